@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: MIT */
+/** \file tsa.h
+ *  Taylor-state attention on CPUs: the whole public interface of libtsa.
+ *
+ *  Symbols, used by every comment below (doc/math.md has the derivation):
+ *
+ *      d   head_dim    width of a query or key          n   terms (degrees 0..n-1)
+ *      dv  value_dim   width of a value                 a   temperature
+ *      C   chunk       tokens per fold of the window    B   batch, number of sequences
+ *      H   heads       query heads                      G   kv_heads, key/value heads; G divides H
+ *      F   features    sum over m < n of binom(d+m-1, m)
+ *
+ *      o_t = sum_{i<=t} p(q_t.k_i/a) v_i / sum_{i<=t} p(q_t.k_i/a),   p(x) = sum_{m<n} c_m x^m
+ *
+ *  with c_m = 1/m! unless coefficients are given: softmax attention whose exponential is cut
+ *  after n terms (arXiv 2610.20637, equations 2 to 7). The history of a sequence is a state of
+ *  F x (dv+1) sums per kv head, whatever its length. Query head h reads kv head h / (H/G).
+ *
+ *  Every output has one defined sequence of IEEE operations (doc/math.md, "The arithmetic"):
+ *  threads, batch composition, the cutting of a sequence into calls, head grouping and the
+ *  instruction set never change a bit of it, nor of a state.
+ *
+ *  Conventions. Functions that can fail return enum tsa_status, and describe the failure in
+ *  *err when err is not NULL; after a failure neither states nor outputs have changed. The
+ *  library never prints, exits or aborts, and leaves errno, locale, signals and the caller's
+ *  floating-point mode as they were. Sizes are counts of elements unless named bytes.
+ *  Plans are immutable and may be shared by threads. Calls on distinct states with distinct
+ *  workspaces may run at the same time.
+ */
+#ifndef TSA_H
+#define TSA_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(_WIN32) || defined(__CYGWIN__)
+#define TSA_API
+#elif defined(__GNUC__)
+#define TSA_API __attribute__((visibility("default")))
+#else
+#define TSA_API
+#endif
+#if defined(__GNUC__)
+#define TSA_MUST_CHECK __attribute__((warn_unused_result))
+#else
+#define TSA_MUST_CHECK
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** The version of this header; tsa_version() is that of the library. */
+#define TSA_VERSION_MAJOR 0
+#define TSA_VERSION_MINOR 1
+#define TSA_VERSION_PATCH 0
+
+/** The largest number of Taylor terms. */
+#define TSA_MAX_TERMS 8
+/** The largest chunk. */
+#define TSA_MAX_CHUNK ((size_t)1 << 20)
+
+/** What a call came to. 0 is success, errors are negative. */
+enum tsa_status {
+    TSA_OK = 0,
+    TSA_EINVAL = -1,       /**< an argument is NULL, zero, out of range or contradicts another */
+    TSA_ENOMEM = -2,       /**< memory was refused, or the memory given is too small */
+    TSA_EOVERFLOW = -3,    /**< a size does not fit, or monomials of a token could overflow */
+    TSA_EUNSUPPORTED = -4, /**< known, but not by this build, version or CPU */
+    TSA_ENONFINITE = -5,   /**< an input holds an infinity or a NaN */
+    TSA_EFORMAT = -6,      /**< the memory given as a state is not one */
+    TSA_EMISMATCH = -7,    /**< a state does not fit the plan */
+    TSA_EIO = -8           /**< reading or writing failed */
+};
+
+/** Element types. Plans compute in TSA_F32 or TSA_F64; tensors may hold either. */
+enum tsa_dtype {
+    TSA_F32 = 1,
+    TSA_F64 = 2,
+    TSA_BF16 = 3, /**< not in this version: TSA_EUNSUPPORTED */
+    TSA_F16 = 4   /**< not in this version: TSA_EUNSUPPORTED */
+};
+
+/** What is done to each row of q and k before use. */
+enum tsa_normalize {
+    TSA_NORMALIZE_L2 = 1,  /**< divide by the Euclidean norm; a zero row stays zero */
+    TSA_NORMALIZE_NONE = 2 /**< take it as it is; the series then needs small |q.k|/a */
+};
+
+/** Bases in which a state can be exported. */
+enum tsa_basis {
+    TSA_BASIS_PLAIN = 1,    /**< sums of plain monomials k^alpha, as stored */
+    TSA_BASIS_SYMMETRIC = 2 /**< times sqrt(multiplicity), the paper's section 3.4: inner
+                                 products of two such vectors are (q.k)^m */
+};
+
+/** Flags of struct tsa_options. */
+enum tsa_flags {
+    TSA_SKIP_INPUT_CHECK = 1 /**< do not look for non-finite or overflowing inputs; infinities
+                                  and NaNs then propagate as IEEE arithmetic says */
+};
+
+/** Where and why a call failed. Fields that do not apply are -1 (positions) or 0. */
+struct tsa_error {
+    enum tsa_status status;
+    const char *argument; /**< name of the argument or option; a string constant, "" if none */
+    ptrdiff_t sequence, head, token, column;
+    int64_t wanted, found; /**< numbers behind the text, where there are any */
+    char text[240];        /**< one line for a person, no newline */
+};
+
+struct tsa_plan;
+struct tsa_state;
+struct tsa_workspace;
+
+/** Strided view of a batch of rows: element (b, h, t, c) lies at
+ *  data + b*batch + h*head + t*token + c, strides counted in elements; the last dimension is
+ *  contiguous. Any alignment. Input strides may be 0 or negative. Outputs whose rows can
+ *  overlap are refused. Zero the struct before filling it. */
+struct tsa_tensor {
+    void *data;
+    enum tsa_dtype dtype;
+    ptrdiff_t batch, head, token;
+    ptrdiff_t reserved[4];
+};
+
+/** What a plan is made from. Fill it with tsa_options_init(), then change fields. */
+struct tsa_options {
+    size_t size;      /**< sizeof(struct tsa_options) of the caller, set by tsa_options_init */
+    size_t head_dim;  /**< d >= 1; must be set */
+    size_t value_dim; /**< dv >= 1; must be set */
+    size_t terms;     /**< n, 1..8; default 3 */
+    size_t heads;     /**< H >= 1; default 1 */
+    size_t kv_heads;  /**< G >= 1, divides H; 0 (default) means H */
+    size_t layers;    /**< independent blocks in one state, >= 1; default 1 */
+    size_t chunk;     /**< C, 1..2^20; 0 (default) lets the shape decide. Part of the arithmetic */
+    enum tsa_dtype dtype;         /**< TSA_F32 (default) or TSA_F64: arithmetic and state */
+    enum tsa_normalize normalize; /**< default TSA_NORMALIZE_L2 */
+    double temperature;           /**< a > 0; default 2 */
+    const double *temperatures;   /**< H temperatures, one per query head, or NULL */
+    const double *coefficients;   /**< c_0..c_{n-1} of x^m, x = q.k/a, or NULL for 1/m! */
+    int coefficients_per_head;    /**< nonzero: coefficients holds H rows of n */
+    int threads;                  /**< 0 (default): min(affinity, cgroup quota, OMP_NUM_THREADS) */
+    unsigned flags;               /**< enum tsa_flags */
+    const char *isa;              /**< instruction set by name, or NULL: $TSA_ISA, else the best */
+    void *(*allocate)(void *user, size_t bytes, size_t alignment); /**< both or neither */
+    void (*release)(void *user, void *memory, size_t bytes);
+    void *allocator_user;
+    void *reserved[8]; /**< must be NULL */
+};
+
+/** Set every option to its default. `size` is sizeof(struct tsa_options).
+ *  Never fails for a size of this or an older version. */
+TSA_API enum tsa_status tsa_options_init(struct tsa_options *options, size_t size);
+
+/** Check the options and make a plan. Arrays in `options` are copied.
+ *  TSA_EINVAL, TSA_EOVERFLOW (message with the byte count), TSA_EUNSUPPORTED (dtype, isa),
+ *  TSA_ENOMEM. */
+TSA_API enum tsa_status tsa_plan_create(const struct tsa_options *options, struct tsa_plan **plan,
+                                        struct tsa_error *err) TSA_MUST_CHECK;
+
+/** Free a plan; NULL is allowed. States and workspaces may outlive it. */
+TSA_API void tsa_plan_destroy(struct tsa_plan *plan);
+
+/** Write a description (shape, chunk, instruction set, threads, state and scratch bytes) of at
+ *  most `size` bytes with its terminating zero, one `name: value` per line.
+ *  Returns the length of the whole text, like snprintf. */
+TSA_API size_t tsa_plan_describe(const struct tsa_plan *plan, char *text, size_t size);
+
+/** The chunk C that the plan uses. */
+TSA_API size_t tsa_plan_chunk(const struct tsa_plan *plan);
+/** The instruction set that the plan uses: a string constant such as "avx512". */
+TSA_API const char *tsa_plan_isa(const struct tsa_plan *plan);
+/** The number of threads that calls will ask for. */
+TSA_API int tsa_plan_threads(const struct tsa_plan *plan);
+
+/* -- states ------------------------------------------------------------------------------- */
+
+/** Bytes of one state of this plan: (Hi, Lo) sums of all layers and kv heads, and windows. */
+TSA_API size_t tsa_state_bytes(const struct tsa_plan *plan);
+
+/** Make an empty state in library memory. */
+TSA_API enum tsa_status tsa_state_create(const struct tsa_plan *plan, struct tsa_state **state,
+                                         struct tsa_error *err) TSA_MUST_CHECK;
+
+/** Make an empty state in caller memory: 64-byte aligned, at least tsa_state_bytes(plan).
+ *  The state is position-independent: it may be moved by memcpy of those bytes to any 64-byte
+ *  aligned place, and used there through a pointer to its first byte. */
+TSA_API enum tsa_status tsa_state_init(const struct tsa_plan *plan, void *memory, size_t bytes,
+                                       struct tsa_state **state,
+                                       struct tsa_error *err) TSA_MUST_CHECK;
+
+/** Free a state in library memory; does nothing for caller memory or NULL. */
+TSA_API void tsa_state_destroy(struct tsa_state *state);
+
+/** Forget all tokens, in all layers. */
+TSA_API enum tsa_status tsa_state_reset(const struct tsa_plan *plan, struct tsa_state *state,
+                                        struct tsa_error *err);
+
+/** dst becomes an independent copy (a fork) of src. Both must fit the plan. */
+TSA_API enum tsa_status tsa_state_copy(const struct tsa_plan *plan, struct tsa_state *dst,
+                                       const struct tsa_state *src, struct tsa_error *err);
+
+/** Tokens absorbed by a layer; 0 for NULL or a layer out of range. */
+TSA_API uint64_t tsa_state_tokens(const struct tsa_state *state, size_t layer);
+
+/** Tokens of a layer that wait in the open window, less than C. */
+TSA_API size_t tsa_state_window(const struct tsa_state *state, size_t layer);
+
+/** *equal = 1 if both states hold the same bits (sums, windows, counts), else 0. */
+TSA_API enum tsa_status tsa_state_equal(const struct tsa_plan *plan, const struct tsa_state *a,
+                                        const struct tsa_state *b, int *equal,
+                                        struct tsa_error *err);
+
+/** dst absorbs the history of src, as if src's tokens had come to it as well: src's window is
+ *  folded as one short chunk into a copy of src's sums, which are added to dst's in
+ *  double-float arithmetic; dst's own window stays open; counts add up. An empty src changes
+ *  nothing; an empty dst becomes an exact copy. src is not modified; dst == src doubles it. */
+TSA_API enum tsa_status tsa_state_merge(const struct tsa_plan *plan, struct tsa_state *dst,
+                                        const struct tsa_state *src, struct tsa_workspace *ws,
+                                        struct tsa_error *err);
+
+/** Read-only look at the sums of one kv head. Valid until the state changes or moves. */
+struct tsa_view {
+    enum tsa_dtype dtype;
+    size_t features, value_dim; /**< F rows of dv columns */
+    ptrdiff_t stride;           /**< elements from one row to the next */
+    const void *hi, *lo;        /**< sum = hi + lo; row f is feature f, ascending degree */
+    const void *ones_hi, *ones_lo; /**< the column of ones: F numbers, stride 1 */
+    uint64_t tokens;               /**< tokens in the sums; the window is not */
+};
+
+/** The folded sums of (layer, kv head); the open window is not in them. */
+TSA_API enum tsa_status tsa_state_view(const struct tsa_plan *plan, const struct tsa_state *state,
+                                       size_t layer, size_t kv_head, struct tsa_view *view,
+                                       struct tsa_error *err);
+
+/** Write A_degree = sum over all absorbed tokens of phi(k) (x) [v ; 1] (paper eq. 6), Lo and
+ *  the open window included, as binom(d+m-1, m) rows of dv+1 doubles, row stride `stride`
+ *  (>= dv+1) elements. Rows are index tuples i1 <= ... <= im in lexicographic order. */
+TSA_API enum tsa_status tsa_state_export(const struct tsa_plan *plan,
+                                         const struct tsa_state *state, size_t layer,
+                                         size_t kv_head, size_t degree, enum tsa_basis basis,
+                                         double *out, ptrdiff_t stride, struct tsa_error *err);
+
+/* -- workspaces --------------------------------------------------------------------------- */
+
+/** Bytes of scratch for one call at a time with up to `threads` threads (0: the plan's). Does
+ *  not depend on the number of tokens. 0 if it does not fit in size_t. */
+TSA_API size_t tsa_workspace_bytes(const struct tsa_plan *plan, int threads);
+
+/** Make a workspace in library memory. With one, the calls below allocate nothing. */
+TSA_API enum tsa_status tsa_workspace_create(const struct tsa_plan *plan, int threads,
+                                             struct tsa_workspace **ws,
+                                             struct tsa_error *err) TSA_MUST_CHECK;
+
+/** Make a workspace in caller memory, 64-byte aligned. */
+TSA_API enum tsa_status tsa_workspace_init(const struct tsa_plan *plan, int threads, void *memory,
+                                           size_t bytes, struct tsa_workspace **ws,
+                                           struct tsa_error *err) TSA_MUST_CHECK;
+
+/** Free a workspace in library memory; does nothing for caller memory or NULL. */
+TSA_API void tsa_workspace_destroy(struct tsa_workspace *ws);
+
+/* -- attention ---------------------------------------------------------------------------- */
+
+/** Absorb `tokens` tokens into `layer` of each of `batch` states and write causal outputs:
+ *  o_t sees every token the state held before, and tokens 0..t of this call.
+ *
+ *      q [batch][heads][tokens][head_dim]       k [batch][kv_heads][tokens][head_dim]
+ *      v [batch][kv_heads][tokens][value_dim]   o [batch][heads][tokens][value_dim]
+ *
+ *  any dtype of this version each; o must not overlap the inputs. States must be distinct.
+ *  ws may be NULL: scratch is then allocated for this call. 0 tokens or batch 0: no-op.
+ *  TSA_EINVAL, TSA_EMISMATCH, TSA_EFORMAT, TSA_ENONFINITE, TSA_EOVERFLOW, TSA_ENOMEM. */
+TSA_API enum tsa_status tsa_prefill(const struct tsa_plan *plan, struct tsa_state *const *states,
+                                    size_t batch, size_t layer, size_t tokens,
+                                    const struct tsa_tensor *q, const struct tsa_tensor *k,
+                                    const struct tsa_tensor *v, const struct tsa_tensor *o,
+                                    struct tsa_workspace *ws,
+                                    struct tsa_error *err) TSA_MUST_CHECK;
+
+/** tsa_prefill() of one token for each state: the step of a decoder. Time and memory do not
+ *  depend on the tokens absorbed before. Token strides are not used. */
+TSA_API enum tsa_status tsa_decode(const struct tsa_plan *plan, struct tsa_state *const *states,
+                                   size_t batch, size_t layer, const struct tsa_tensor *q,
+                                   const struct tsa_tensor *k, const struct tsa_tensor *v,
+                                   const struct tsa_tensor *o, struct tsa_workspace *ws,
+                                   struct tsa_error *err) TSA_MUST_CHECK;
+
+/** tsa_prefill() without queries: the states end with the same bits. */
+TSA_API enum tsa_status tsa_absorb(const struct tsa_plan *plan, struct tsa_state *const *states,
+                                   size_t batch, size_t layer, size_t tokens,
+                                   const struct tsa_tensor *k, const struct tsa_tensor *v,
+                                   struct tsa_workspace *ws,
+                                   struct tsa_error *err) TSA_MUST_CHECK;
+
+/** Outputs only: each of `queries` rows per head sees all tokens absorbed so far. States do not
+ *  change, may repeat, and may be read by several calls at once. A state without tokens has
+ *  nothing to average: TSA_EINVAL. */
+TSA_API enum tsa_status tsa_query(const struct tsa_plan *plan,
+                                  const struct tsa_state *const *states, size_t batch,
+                                  size_t layer, size_t queries, const struct tsa_tensor *q,
+                                  const struct tsa_tensor *o, struct tsa_workspace *ws,
+                                  struct tsa_error *err) TSA_MUST_CHECK;
+
+/** Exact softmax attention (paper eq. 1) over the same views, with the plan's temperatures and
+ *  normalisation, for comparison: time is proportional to queries x keys. With causal != 0 the
+ *  mask is bottom-right aligned: query i sees keys 0 .. keys-queries+i; a query that sees no
+ *  key is refused (TSA_EINVAL). The plan's terms, coefficients and chunk play no part. */
+TSA_API enum tsa_status tsa_softmax(const struct tsa_plan *plan, size_t batch, size_t queries,
+                                    size_t keys, int causal, const struct tsa_tensor *q,
+                                    const struct tsa_tensor *k, const struct tsa_tensor *v,
+                                    const struct tsa_tensor *o, struct tsa_workspace *ws,
+                                    struct tsa_error *err) TSA_MUST_CHECK;
+
+/* -- facts -------------------------------------------------------------------------------- */
+
+/** Version of the library, "major.minor.patch". */
+TSA_API const char *tsa_version(void);
+/** Version of the arithmetic: outputs of equal versions are equal bit by bit. */
+TSA_API int tsa_arithmetic(void);
+/** One short phrase for a status; never NULL. */
+TSA_API const char *tsa_status_string(enum tsa_status status);
+/** Name of the i-th built instruction set, best first, or NULL past the end; *usable (may be
+ *  NULL) becomes 1 if this CPU and operating system can run it. */
+TSA_API const char *tsa_isa_list(size_t i, int *usable);
+/** Name of the instruction set that a plan without an explicit one gets now ($TSA_ISA, else the
+ *  best usable), or NULL if $TSA_ISA names none that can be used. */
+TSA_API const char *tsa_isa_active(void);
+/** Name of the exponential that tsa_softmax uses with the active instruction set. */
+TSA_API const char *tsa_exp_name(void);
+/** The default number of threads now; *reason (may be NULL) becomes a string constant that says
+ *  what limits it. */
+TSA_API int tsa_default_threads(const char **reason);
+/** F = sum over m < terms of binom(head_dim+m-1, m); 0 if it does not fit or terms is 0 or > 8. */
+TSA_API size_t tsa_features(size_t head_dim, size_t terms);
+/** F x (value_dim+1): numbers in the state of one head (paper section 4); 0 if too large. */
+TSA_API size_t tsa_state_elements(size_t head_dim, size_t value_dim, size_t terms);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
