@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: MIT
+TSA_BENCH_SOURCES =

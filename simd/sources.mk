@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: MIT
+# One library of kernels per instruction set, each with its own flags. Headers of all of them are
+# distributed, whatever is built here.
+TSA_SIMD_FILES = simd/kernels.h simd/kernels.def simd/isa_tmpl.h simd/table_tmpl.h \
+	simd/v_scalar.h simd/v_avx512.h
+EXTRA_DIST += $(TSA_SIMD_FILES)
+
+noinst_LTLIBRARIES += libk_scalar.la
+libk_scalar_la_SOURCES = simd/isa_scalar.c
+libk_scalar_la_CFLAGS = $(AM_CFLAGS) $(SLEEF_CFLAGS)
+TSA_KERNEL_LIBS += libk_scalar.la
+
+if TSA_HAVE_AVX512
+noinst_LTLIBRARIES += libk_avx512.la
+libk_avx512_la_SOURCES = simd/isa_avx512.c
+libk_avx512_la_CFLAGS = $(AM_CFLAGS) $(TSA_AVX512_CFLAGS) $(SLEEF_CFLAGS)
+TSA_KERNEL_LIBS += libk_avx512.la
+endif

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: MIT
+# Programs on Check, each one tests/check_<name>.c with the shared helpers; and scripts.
+TSA_CHECKS =
+TSA_SHELL_TESTS = tests/exports.sh
+TSA_TEST_SUPPORT = tests/model.c tests/model.h tests/model_tmpl.h
+
+# The same makefile variables serve all programs, so a new one is one word in TSA_CHECKS.
+AM_CPPFLAGS += $(CHECK_CFLAGS)
+LDADD = tests/libsupport.la libtsa_core.la $(CHECK_LIBS) $(SLEEF_LIBS)
+
+check_PROGRAMS = tests/header
+tests_header_SOURCES = tests/header.c
+tests_header_CFLAGS = $(AM_CFLAGS) -std=c11 -pedantic
+tests_header_LDADD = libtsa.la
+TESTS = tests/header $(TSA_SHELL_TESTS)
+EXTRA_DIST += $(TSA_SHELL_TESTS) tests/exports.list
+
+if HAVE_CHECK
+check_LTLIBRARIES = tests/libsupport.la
+tests_libsupport_la_SOURCES = $(TSA_TEST_SUPPORT)
+check_PROGRAMS += $(TSA_CHECKS)
+TESTS += $(TSA_CHECKS)
+endif
+
+# Scripts find what they test by these; TSA_TEST_SOURCE is the top of the source tree.
+TEST_EXTENSIONS = .sh
+SH_LOG_COMPILER = $(SHELL)
+AM_TESTS_ENVIRONMENT = \
+	TSA_TEST_SOURCE='$(abs_top_srcdir)'; export TSA_TEST_SOURCE; \
+	TSA_TEST_BUILD='$(abs_top_builddir)'; export TSA_TEST_BUILD; \
+	TSA_TEST_ISAS='$(TSA_ISAS_BUILT)'; export TSA_TEST_ISAS; \
+	TSA='$(abs_top_builddir)/tsa$(EXEEXT)'; export TSA; \
+	NM='$(NM)'; export NM;
