@@ -22,6 +22,11 @@ enum tsa_status tsa_fail(struct tsa_error *err, enum tsa_status status, const ch
 #endif
     ;
 enum tsa_status tsa_succeed(struct tsa_error *err);
+/* The numbers behind the text of a failure; err may be NULL. */
+void tsa_error_numbers(struct tsa_error *err, int64_t wanted, int64_t found);
+/* x with `digits` significant digits and a point, whatever the locale; returns text. */
+#define TSA_NUMBER_TEXT 32
+const char *tsa_number_text(char text[TSA_NUMBER_TEXT], double x, int digits);
 
 /* -- sizes (sizes.c): products and sums that notice overflow -------------------------------- */
 
@@ -43,6 +48,13 @@ size_t tsa_monomials_suffix_count(size_t d, size_t terms);
 void tsa_monomials_fill_suffix(struct tsa_monomials *mono, size_t *suffix);
 /* Multiplicity m!/prod(alpha_i!) of every monomial of a degree, in order. */
 void tsa_multiplicities(size_t d, size_t degree, double *out);
+/* One index tuple i1 <= ... <= im, walked in lexicographic order. */
+struct tsa_tuple {
+    size_t d, degree, index[TSA_MAX_TERMS];
+};
+void tsa_tuple_first(struct tsa_tuple *tuple, size_t d, size_t degree);
+bool tsa_tuple_next(struct tsa_tuple *tuple); /* false after the last */
+double tsa_tuple_multiplicity(const struct tsa_tuple *tuple);
 
 /* -- memory (memory.c): the only caller of malloc and free ----------------------------------- */
 
@@ -64,7 +76,7 @@ struct tsa_layout {
     size_t head_elements; /* size of the block of one kv head */
 };
 
-struct tsa_state_head { /* 64-byte head of every state, then one tsa_layer_head per layer */
+struct tsa_state_head { /* head of every state, then one tsa_layer_head per layer */
     char magic[8];
     uint32_t arithmetic, dtype, normalize, terms;
     uint64_t d, dv, kv_heads, layers;
@@ -72,12 +84,54 @@ struct tsa_state_head { /* 64-byte head of every state, then one tsa_layer_head 
     uint64_t bytes;    /* of the whole state */
     uint64_t owner;    /* address of a state in library memory, else 0 */
     uint64_t mark;     /* used while a call looks for duplicates */
+    uint64_t fold;     /* chunk of the plan that last wrote: open windows fold at this length */
     uint64_t reserved[4];
 };
 struct tsa_layer_head {
     uint64_t tokens; /* absorbed */
     uint64_t window; /* of them, in the open window */
 };
+/* In memory: head, layer heads padded to TSA_ALIGN, then a block per (layer, kv head). */
+struct tsa_state {
+    struct tsa_state_head head;
+};
+
+/* Valid sizes only: tsa_plan_create has refused the others by tsa_state_bytes_double. */
+void tsa_layout_init(struct tsa_layout *l, size_t d, size_t dv, size_t terms, size_t chunk,
+                     size_t elem);
+/* The layout of a state that exists: its own chunk and terms, not those of a plan. */
+void tsa_state_layout(const struct tsa_state *s, struct tsa_layout *l);
+/* Bytes of a state in double, where no shape overflows; to judge a shape, not to allocate. */
+double tsa_state_bytes_double(size_t d, size_t dv, size_t terms, size_t chunk, size_t elem,
+                              size_t kv_heads, size_t layers);
+/* The exact bytes, once the estimate is known to be within the limit. */
+size_t tsa_state_bytes_exact(const struct tsa_layout *l, size_t elem, size_t kv_heads,
+                             size_t layers);
+#define TSA_MAX_STATE_BYTES ((size_t)PTRDIFF_MAX / 4)
+
+/* First element of the block of one kv head of one layer; the parts lie as *l says. */
+void *tsa_state_block(const struct tsa_state *s, const struct tsa_layout *l, size_t elem,
+                      size_t layer, size_t kv_head);
+struct tsa_layer_head *tsa_state_layer(const struct tsa_state *s, size_t layer);
+/* Does the state fit the plan? TSA_EINVAL, TSA_EFORMAT or TSA_EMISMATCH if not. `argument` names
+ * it, `sequence` is its index or TSA_NO_SEQUENCE. Whoever writes sets head.fold = plan->chunk. */
+#define TSA_NO_SEQUENCE SIZE_MAX
+enum tsa_status tsa_state_check(const struct tsa_plan *plan, const struct tsa_state *s,
+                                bool writing, const char *argument, size_t sequence,
+                                struct tsa_error *err);
+/* The parts of one block that count: sums of `features` features and w window tokens. */
+void tsa_block_copy(size_t elem, size_t d, size_t features, size_t w, void *dst,
+                    const struct tsa_layout *dl, const void *src, const struct tsa_layout *sl);
+
+/* -- scratch of calls (workspace.c) ----------------------------------------------------------- */
+
+/* At least `bytes` of TSA_ALIGN-aligned scratch: of ws if it is not NULL and large enough, else
+ * allocated for the call; NULL if refused. Give back what was returned, with the same bytes. */
+void *tsa_scratch_begin(const struct tsa_plan *plan, struct tsa_workspace *ws, size_t bytes);
+void tsa_scratch_end(const struct tsa_plan *plan, struct tsa_workspace *ws, void *scratch,
+                     size_t bytes);
+/* What tsa_state_merge and tsa_state_export ask for; SIZE_MAX if it does not fit. */
+size_t tsa_merge_scratch_bytes(const struct tsa_plan *plan);
 
 /* -- plan (plan.c) --------------------------------------------------------------------------- */
 

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: MIT */
+/* Which instruction sets are built, which this CPU and system can run, and which one to take. */
+#include "config.h"
+
+#include "internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Best first. */
+static const struct tsa_isa *const built[] = {
+#ifdef TSA_HAVE_AVX512
+    &tsa_isa_avx512,
+#endif
+#ifdef TSA_HAVE_AVX2
+    &tsa_isa_avx2,
+#endif
+#ifdef TSA_HAVE_NEON
+    &tsa_isa_neon,
+#endif
+    &tsa_isa_scalar,
+};
+
+const struct tsa_isa *tsa_isa_at(size_t i)
+{
+    return i < sizeof built / sizeof *built ? built[i] : NULL;
+}
+
+/* Exactly the features that the unit's compiler flags allow; keep with the flags in m4/. The
+ * builtin also asks whether the system saves the registers. AArch64 always has NEON. */
+bool tsa_isa_usable(const struct tsa_isa *isa)
+{
+#ifdef TSA_HAVE_AVX512
+    if (isa == &tsa_isa_avx512)
+        return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+               __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
+#endif
+#ifdef TSA_HAVE_AVX2
+    if (isa == &tsa_isa_avx2)
+        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+#endif
+    return isa != NULL;
+}
+
+static const struct tsa_isa *best(void)
+{
+    for (size_t i = 0; tsa_isa_at(i); i++) {
+        if (tsa_isa_usable(tsa_isa_at(i)))
+            return tsa_isa_at(i);
+    }
+    return &tsa_isa_scalar;
+}
+
+/* The names of the built, or only of the usable, separated by spaces. */
+static const char *names(char *text, size_t size, bool only_usable)
+{
+    size_t length = 0;
+    text[0] = '\0';
+    for (size_t i = 0; tsa_isa_at(i) && length < size; i++) {
+        if (!only_usable || tsa_isa_usable(tsa_isa_at(i)))
+            length += (size_t)snprintf(text + length, size - length, "%s%s", length ? " " : "",
+                                       tsa_isa_at(i)->name);
+    }
+    return text;
+}
+
+enum tsa_status tsa_isa_find(const char *name, const struct tsa_isa **isa, struct tsa_error *err)
+{
+    const char *source = "isa";
+    if (!name) {
+        name = getenv("TSA_ISA");
+        source = "TSA_ISA";
+        if (!name || !*name) {
+            *isa = best();
+            return TSA_OK;
+        }
+    }
+    const struct tsa_isa *found = NULL;
+    for (size_t i = 0; tsa_isa_at(i) && !found; i++) {
+        if (strcmp(tsa_isa_at(i)->name, name) == 0)
+            found = tsa_isa_at(i);
+    }
+    if (!found || !tsa_isa_usable(found)) {
+        char all[64], usable[64];
+        return tsa_fail(err, TSA_EUNSUPPORTED, "isa",
+                        "%s: instruction set \"%.40s\" %s; built: %s; usable here: %s", source,
+                        name, found ? "cannot run on this CPU" : "is not in this build",
+                        names(all, sizeof all, false), names(usable, sizeof usable, true));
+    }
+    *isa = found;
+    return TSA_OK;
+}
+
+const char *tsa_isa_list(size_t i, int *usable)
+{
+    const struct tsa_isa *isa = tsa_isa_at(i);
+    if (usable)
+        *usable = tsa_isa_usable(isa);
+    return isa ? isa->name : NULL;
+}
+
+const char *tsa_isa_active(void)
+{
+    const struct tsa_isa *isa;
+    return tsa_isa_find(NULL, &isa, NULL) == TSA_OK ? isa->name : NULL;
+}
