@@ -1,2 +1,17 @@
 # SPDX-License-Identifier: MIT
+# The benchmark is part of the command. Its loops per instruction set are compiled like kernels.
 TSA_BENCH_SOURCES =
+TSA_BENCH_LIBS = libbench_scalar.la
+noinst_LTLIBRARIES += libbench_scalar.la
+libbench_scalar_la_SOURCES = bench/peak_scalar.c
+libbench_scalar_la_CPPFLAGS = $(AM_CPPFLAGS) -DTSA_BENCH_FLAGS='"$(CFLAGS)"'
+EXTRA_DIST += bench/bench.h bench/unit.h bench/contender_tmpl.h bench/peak_tmpl.h \
+	bench/peak_avx2.c bench/peak_neon.c
+
+if TSA_HAVE_AVX512
+TSA_BENCH_LIBS += libbench_avx512.la
+noinst_LTLIBRARIES += libbench_avx512.la
+libbench_avx512_la_SOURCES = bench/peak_avx512.c
+libbench_avx512_la_CPPFLAGS = $(AM_CPPFLAGS) -DTSA_BENCH_FLAGS='"$(TSA_AVX512_CFLAGS) $(CFLAGS)"'
+libbench_avx512_la_CFLAGS = $(AM_CFLAGS) $(TSA_AVX512_CFLAGS)
+endif

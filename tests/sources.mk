@@ -2,7 +2,8 @@
 # Programs on Check, each one tests/check_<name>.c with the shared helpers; and scripts.
 TSA_CHECKS =
 TSA_SHELL_TESTS = tests/exports.sh
-TSA_TEST_SUPPORT = tests/model.c tests/model.h tests/model_tmpl.h
+TSA_TEST_SUPPORT = tests/model.c tests/model.h tests/model_tmpl.h tests/support.c tests/support.h \
+	tests/kcheck.c tests/kcheck.h
 
 # The same makefile variables serve all programs, so a new one is one word in TSA_CHECKS.
 AM_CPPFLAGS += $(CHECK_CFLAGS)
