@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: MIT */
+/* One token. Its chains are long and few (one per value vector), so that latency counts: rows that
+ * share a state, all its vectors and the denominator advance together. */
+
+#define TSA_DECODE_VECTORS 8
+
+struct decode_args {
+    size_t features;
+    const T *psi;
+    ptrdiff_t ldp;
+    const T *hi;
+    ptrdiff_t ldh;
+    const T *ones;
+    T *acc;
+    ptrdiff_t lda;
+    T *den;
+};
+
+TSA_INLINE void decode_tile(const int rows, const int nv, const int with_den,
+                            const struct decode_args *q, size_t col)
+{
+    V acc[4][TSA_DECODE_VECTORS];
+    T den[4];
+    TSA_UNROLL
+    for (int r = 0; r < rows; r++)
+        den[r] = 0;
+    TSA_TILE_EACH(rows, nv) acc[r][c] = v_zero();
+    const T *b = q->hi + (ptrdiff_t)q->features * q->ldh + col;
+    for (size_t f = q->features; f-- > 0;) {
+        b -= q->ldh;
+        TSA_UNROLL
+        for (int r = 0; r < rows; r++) {
+            const T a = q->psi[r * q->ldp + (ptrdiff_t)f];
+            const V a_r = v_set1(a);
+            if (with_den)
+                den[r] = s_fma(a, q->ones[f], den[r]);
+            TSA_UNROLL
+            for (int c = 0; c < nv; c++)
+                acc[r][c] = v_fma(a_r, v_load(b + c * VL), acc[r][c]);
+        }
+    }
+    TSA_TILE_EACH(rows, nv) v_store(q->acc + r * q->lda + (ptrdiff_t)col + c * VL, acc[r][c]);
+    if (with_den) {
+        TSA_UNROLL
+        for (int r = 0; r < rows; r++)
+            q->den[r] = den[r];
+    }
+}
+
+#define TSA_DECODE_TILES(X)                                                                        \
+    X(1, 1) X(1, 2) X(1, 3) X(1, 4) X(1, 5) X(1, 6) X(1, 7) X(1, 8)                                \
+    X(2, 1) X(2, 2) X(2, 3) X(2, 4) X(4, 1) X(4, 2) X(4, 3) X(4, 4)
+#define X(rows, nv)                                                                                \
+    static void TSA_NAME(decode_##rows##x##nv)(const struct decode_args *q, size_t col)            \
+    {                                                                                              \
+        if (col == 0)                                                                              \
+            decode_tile(rows, nv, 1, q, 0);                                                        \
+        else                                                                                       \
+            decode_tile(rows, nv, 0, q, col);                                                      \
+    }
+TSA_DECODE_TILES(X)
+#undef X
+
+typedef void (*decode_fn)(const struct decode_args *, size_t);
+static const decode_fn decode_table[5][TSA_DECODE_VECTORS + 1] = {
+#define X(rows, nv) [rows][nv] = TSA_NAME(decode_##rows##x##nv),
+    TSA_DECODE_TILES(X)
+#undef X
+};
+
+static void decode_state(size_t rows, size_t cols, size_t features, const T *psi, ptrdiff_t ldp,
+                  const T *hi, ptrdiff_t ldh, const T *ones, T *acc, ptrdiff_t lda, T *den)
+{
+    for (size_t r = 0; r < rows;) {
+        const size_t n = rows - r >= 4 ? 4 : rows - r >= 2 ? 2 : 1;
+        const size_t widest = n == 1 ? TSA_DECODE_VECTORS : 4;
+        const struct decode_args q = {features, psi + (ptrdiff_t)r * ldp, ldp, hi,     ldh, ones,
+                                      acc + (ptrdiff_t)r * lda,           lda, den + r};
+        for (size_t c = 0; c < cols / VL;) {
+            const size_t left = cols / VL - c, nv = left < widest ? left : widest;
+            decode_table[n][nv](&q, c * VL);
+            c += nv;
+        }
+        r += n;
+    }
+}
+
+TSA_INLINE void decode_score_vectors(const int nv, size_t width, const T *kt, ptrdiff_t ldk,
+                                     const T *q, size_t terms, const T *coef, T *w)
+{
+    V x[4], p[4];
+    TSA_UNROLL
+    for (int c = 0; c < nv; c++) {
+        x[c] = v_zero();
+        p[c] = v_set1(coef[terms - 1]);
+    }
+    for (size_t i = 0; i < width; i++) {
+        const V qi = v_set1(q[i]);
+        TSA_UNROLL
+        for (int c = 0; c < nv; c++)
+            x[c] = v_fma(qi, v_load(kt + (ptrdiff_t)i * ldk + c * VL), x[c]);
+    }
+    for (size_t m = terms - 1; m > 0; m--) {
+        const V cm = v_set1(coef[m - 1]);
+        TSA_UNROLL
+        for (int c = 0; c < nv; c++)
+            p[c] = v_fma(p[c], x[c], cm);
+    }
+    TSA_UNROLL
+    for (int c = 0; c < nv; c++)
+        v_store(w + c * VL, p[c]);
+}
+
+static void decode_scores(size_t keys, size_t width, const T *kt, ptrdiff_t ldk, const T *q, size_t terms,
+                   const T *coef, T *w)
+{
+    size_t i = 0;
+    for (; i + 3 * VL < keys; i += 4 * VL)
+        decode_score_vectors(4, width, kt + i, ldk, q, terms, coef, w + i);
+    for (; i + VL < keys; i += 2 * VL)
+        decode_score_vectors(2, width, kt + i, ldk, q, terms, coef, w + i);
+    for (; i < keys; i += VL)
+        decode_score_vectors(1, width, kt + i, ldk, q, terms, coef, w + i);
+}
+
+TSA_INLINE void decode_window_vectors(const int nv, size_t left, size_t keys, const T *w, const T *v,
+                                      ptrdiff_t ldv, const T *acc, T den, int first, T *dst)
+{
+    V s[TSA_DECODE_VECTORS];
+    TSA_UNROLL
+    for (int c = 0; c < nv; c++)
+        s[c] = first ? v_zero() : v_load(acc + c * VL);
+    for (size_t i = 0; i < keys; i++) {
+        const V a = v_set1(w[i]);
+        den = den + w[i];
+        TSA_UNROLL
+        for (int c = 0; c < nv; c++)
+            s[c] = v_fma(a, v_load(v + (ptrdiff_t)i * ldv + c * VL), s[c]);
+    }
+    const V d = v_set1(den);
+    TSA_UNROLL
+    for (int c = 0; c < nv; c++) {
+        const V y = v_canonical(v_div(s[c], d));
+        if (left >= (size_t)(c + 1) * VL)
+            v_store(dst + c * VL, y);
+        else
+            v_store_first(dst + c * VL, left - (size_t)c * VL, y);
+    }
+}
+
+static void decode_window(size_t width, size_t keys, const T *w, const T *v, ptrdiff_t ldv, const T *acc,
+                   T den, int first, T *dst)
+{
+    if (first)
+        den = 0;
+    for (size_t c = 0; c < width;) {
+        const size_t left = width - c;
+#define X(nv)                                                                                      \
+    if (left > (nv - 1) * VL) {                                                                    \
+        decode_window_vectors(nv, left, keys, w, v + c, ldv, acc + c, den, first, dst + c);        \
+        c += nv * VL;                                                                              \
+        continue;                                                                                  \
+    }
+        X(8) X(4) X(3) X(2) X(1)
+#undef X
+    }
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+/* Double-float sums: hi is the rounded sum, lo what rounding lost. */
+
+/* (hi, lo) += (x, y): (s, e) = TwoSum(hi, x), e += lo or lo + y, then renormalised. */
+TSA_INLINE void add_double(V *hi, V *lo, V x, V low)
+{
+    const V s = v_add(*hi, x);
+    const V b = v_sub(s, *hi);
+    const V e = v_add(v_add(v_sub(*hi, v_sub(s, b)), v_sub(x, b)), low);
+    *hi = v_add(s, e);
+    *lo = v_sub(e, v_sub(*hi, s));
+}
+
+static void fold(size_t count, T *hi, T *lo, const T *local, T *prefix)
+{
+    for (size_t i = 0; i < count; i += VL) {
+        const size_t n = count - i < VL ? count - i : VL;
+        V h = v_load_first(hi + i, n), l = v_load_first(lo + i, n);
+        const V x = v_load_first(local + i, n);
+        if (prefix)
+            v_store_first(prefix + i, n, h);
+        add_double(&h, &l, x, l);
+        v_store_first(hi + i, n, h);
+        v_store_first(lo + i, n, l);
+    }
+}
+
+static void merge(size_t count, T *hi, T *lo, const T *hi2, const T *lo2)
+{
+    for (size_t i = 0; i < count; i += VL) {
+        const size_t n = count - i < VL ? count - i : VL;
+        V h = v_load_first(hi + i, n), l = v_load_first(lo + i, n);
+        add_double(&h, &l, v_load_first(hi2 + i, n), v_add(l, v_load_first(lo2 + i, n)));
+        v_store_first(hi + i, n, h);
+        v_store_first(lo + i, n, l);
+    }
+}

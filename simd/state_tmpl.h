@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: MIT */
+/* The state: query of the folded sums, and the sums of a chunk. One register tile carries both:
+ * rows x vectors accumulators, each one fma chain in the order of the arithmetic; `rows` values of
+ * a are broadcast against `vectors` loads of b. */
+
+/* acc[r][c] = fma(a[r], b[c], acc[r][c]) */
+#define TSA_TILE_STEP(rows_, nv_, a_, rs_, b_)                                                     \
+    do {                                                                                           \
+        V b_row[TSA_TILE_VECTORS];                                                                 \
+        TSA_UNROLL                                                                                 \
+        for (int c_ = 0; c_ < (nv_); c_++)                                                         \
+            b_row[c_] = v_load((b_) + c_ * VL);                                                    \
+        TSA_UNROLL                                                                                 \
+        for (int r_ = 0; r_ < (rows_); r_++) {                                                     \
+            const V a_r = v_set1((a_)[r_ * (rs_)]);                                                \
+            TSA_UNROLL                                                                             \
+            for (int c_ = 0; c_ < (nv_); c_++)                                                     \
+                acc[r_][c_] = v_fma(a_r, b_row[c_], acc[r_][c_]);                                  \
+        }                                                                                          \
+    } while (0)
+
+#define TSA_TILE_EACH(rows_, nv_)                                                                  \
+    TSA_UNROLL                                                                                     \
+    for (int r = 0; r < (rows_); r++)                                                              \
+        TSA_UNROLL                                                                                 \
+        for (int c = 0; c < (nv_); c++)
+
+/* -- query -- */
+
+struct query_args {
+    size_t features;
+    const T *psi;
+    ptrdiff_t ldp;
+    const T *hi;
+    ptrdiff_t ldh;
+    T *acc;
+    ptrdiff_t lda;
+    int first;
+};
+
+TSA_INLINE void query_tile(const int rows, const int nv, const struct query_args *q, size_t t,
+                           size_t col)
+{
+    V acc[TSA_MOST_ROWS][TSA_TILE_VECTORS];
+    T *out = q->acc + (ptrdiff_t)t * q->lda + col;
+    if (q->first) {
+        TSA_TILE_EACH(rows, nv) acc[r][c] = v_zero();
+    } else {
+        TSA_TILE_EACH(rows, nv) acc[r][c] = v_load(out + r * q->lda + c * VL);
+    }
+    const T *a = q->psi + (ptrdiff_t)q->features * q->ldp + t;
+    const T *b = q->hi + (ptrdiff_t)q->features * q->ldh + col;
+    for (size_t f = q->features; f > 0; f--) {
+        a -= q->ldp;
+        b -= q->ldh;
+        TSA_TILE_STEP(rows, nv, a, 1, b);
+    }
+    TSA_TILE_EACH(rows, nv) v_store(out + r * q->lda + c * VL, acc[r][c]);
+}
+
+#define X(rows, nv)                                                                                \
+    static void TSA_NAME(query_##rows##x##nv)(const struct query_args *q, size_t t, size_t col)    \
+    {                                                                                              \
+        query_tile(rows, nv, q, t, col);                                                           \
+    }
+TSA_TILES(X)
+#undef X
+
+typedef void (*query_fn)(const struct query_args *, size_t, size_t);
+static const query_fn query_table[TSA_TILE_VECTORS + 1][TSA_MOST_ROWS + 1] = {
+#define X(rows, nv) [nv][rows] = TSA_NAME(query_##rows##x##nv),
+    TSA_TILES(X)
+#undef X
+};
+
+static void query(size_t rows, size_t cols, size_t features, const T *psi, ptrdiff_t ldp, const T *hi,
+           ptrdiff_t ldh, T *acc, ptrdiff_t lda, int first)
+{
+    const struct query_args q = {features, psi, ldp, hi, ldh, acc, lda, first};
+    for (size_t c = 0; c < cols;) {
+        const size_t left = (cols - c) / VL, nv = left < TSA_TILE_VECTORS ? left : TSA_TILE_VECTORS;
+        for (size_t t = 0; t < rows;) {
+            const size_t n = tile_rows(nv, rows - t);
+            query_table[nv][n](&q, t, c);
+            t += n;
+        }
+        c += nv * VL;
+    }
+}
+
+TSA_INLINE void ones_vectors(const int nv, size_t features, const T *psi, ptrdiff_t ldp,
+                             const T *ones, T *den, int first)
+{
+    V acc[8];
+    TSA_UNROLL
+    for (int c = 0; c < nv; c++)
+        acc[c] = first ? v_zero() : v_load(den + c * VL);
+    const T *a = psi + (ptrdiff_t)features * ldp;
+    for (size_t f = features; f > 0; f--) {
+        a -= ldp;
+        const V one = v_set1(ones[f - 1]);
+        TSA_UNROLL
+        for (int c = 0; c < nv; c++)
+            acc[c] = v_fma(v_load(a + c * VL), one, acc[c]);
+    }
+    TSA_UNROLL
+    for (int c = 0; c < nv; c++)
+        v_store(den + c * VL, acc[c]);
+}
+
+static void query_ones(size_t rows, size_t features, const T *psi, ptrdiff_t ldp, const T *ones, T *den,
+                int first)
+{
+    size_t t = 0;
+    for (; t + 7 * VL < rows; t += 8 * VL)
+        ones_vectors(8, features, psi + t, ldp, ones, den + t, first);
+    for (; t + 3 * VL < rows; t += 4 * VL)
+        ones_vectors(4, features, psi + t, ldp, ones, den + t, first);
+    for (; t + VL < rows; t += 2 * VL)
+        ones_vectors(2, features, psi + t, ldp, ones, den + t, first);
+    for (; t < rows; t += VL)
+        ones_vectors(1, features, psi + t, ldp, ones, den + t, first);
+}
+
+/* -- update -- */
+
+struct update_args {
+    size_t rows;
+    const T *phi;
+    ptrdiff_t ldp;
+    const T *v;
+    ptrdiff_t ldv;
+    T *hi, *lo; /* hi alone: local sums */
+    ptrdiff_t ldh;
+};
+
+TSA_INLINE void update_tile(const int rows, const int nv, const struct update_args *u, size_t f,
+                            size_t col)
+{
+    V acc[TSA_MOST_ROWS][TSA_TILE_VECTORS];
+    TSA_TILE_EACH(rows, nv) acc[r][c] = v_zero();
+    const T *a = u->phi + f, *b = u->v + col;
+    for (size_t t = u->rows; t > 0; t--, a += u->ldp, b += u->ldv)
+        TSA_TILE_STEP(rows, nv, a, 1, b);
+    T *hi = u->hi + (ptrdiff_t)f * u->ldh + col;
+    if (!u->lo) {
+        TSA_TILE_EACH(rows, nv) v_store(hi + r * u->ldh + c * VL, acc[r][c]);
+        return;
+    }
+    T *lo = u->lo + (ptrdiff_t)f * u->ldh + col;
+    TSA_TILE_EACH(rows, nv)
+    {
+        V h = v_load(hi + r * u->ldh + c * VL), l = v_load(lo + r * u->ldh + c * VL);
+        add_double(&h, &l, acc[r][c], l);
+        v_store(hi + r * u->ldh + c * VL, h);
+        v_store(lo + r * u->ldh + c * VL, l);
+    }
+}
+
+#define X(rows, nv)                                                                                \
+    static void TSA_NAME(update_##rows##x##nv)(const struct update_args *u, size_t f, size_t col)  \
+    {                                                                                              \
+        update_tile(rows, nv, u, f, col);                                                          \
+    }
+TSA_TILES(X)
+#undef X
+
+typedef void (*update_fn)(const struct update_args *, size_t, size_t);
+static const update_fn update_table[TSA_TILE_VECTORS + 1][TSA_MOST_ROWS + 1] = {
+#define X(rows, nv) [nv][rows] = TSA_NAME(update_##rows##x##nv),
+    TSA_TILES(X)
+#undef X
+};
+
+static void update_all(size_t features, size_t cols, const struct update_args *u)
+{
+    for (size_t c = 0; c < cols;) {
+        const size_t left = (cols - c) / VL, nv = left < TSA_TILE_VECTORS ? left : TSA_TILE_VECTORS;
+        for (size_t f = 0; f < features;) {
+            const size_t n = tile_rows(nv, features - f);
+            update_table[nv][n](u, f, c);
+            f += n;
+        }
+        c += nv * VL;
+    }
+}
+
+static void update(size_t features, size_t cols, size_t rows, const T *phi, ptrdiff_t ldp, const T *v,
+            ptrdiff_t ldv, T *local, ptrdiff_t ldl)
+{
+    const struct update_args u = {rows, phi, ldp, v, ldv, local, NULL, ldl};
+    update_all(features, cols, &u);
+}
+
+static void update_fold(size_t features, size_t cols, size_t rows, const T *phi, ptrdiff_t ldp, const T *v,
+                 ptrdiff_t ldv, T *hi, T *lo, ptrdiff_t ldh)
+{
+    const struct update_args u = {rows, phi, ldp, v, ldv, hi, lo, ldh};
+    update_all(features, cols, &u);
+}

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT */
+/* Vector primitives on one lane of plain C; fused operations are calls of fma(), so the bits are
+ * those of every other instruction set. Included once per arithmetic type; see v_avx512.h. */
+
+#if TSA_F64
+#define v_fma_c fma
+#define v_sqrt_c sqrt
+#define v_exp_fma Sleef_finz_expd1_u10purecfma
+#define v_exp_plain Sleef_expd1_u10purec
+#define BITS uint64_t
+#else
+#define v_fma_c fmaf
+#define v_sqrt_c sqrtf
+#define v_exp_fma Sleef_finz_expf1_u10purecfma
+#define v_exp_plain Sleef_expf1_u10purec
+#define BITS uint32_t
+#endif
+#define V T
+#define VL 1
+
+static inline V v_zero(void) { return 0; }
+static inline V v_set1(T x) { return x; }
+static inline V v_load(const T *p) { return *p; }
+static inline void v_store(T *p, V x) { *p = x; }
+static inline V v_load_first(const T *p, size_t n) { return n ? *p : 0; }
+static inline void v_store_first(T *p, size_t n, V x)
+{
+    if (n)
+        *p = x;
+}
+static inline V v_add(V a, V b) { return a + b; }
+static inline V v_sub(V a, V b) { return a - b; }
+static inline V v_mul(V a, V b) { return a * b; }
+static inline V v_div(V a, V b) { return a / b; }
+static inline V v_sqrt(V a) { return v_sqrt_c(a); }
+static inline V v_fma(V a, V b, V c) { return v_fma_c(a, b, c); }
+static inline V v_max(V a, V b) { return a > b ? a : b; }
+static inline T s_fma(T a, T b, T c) { return v_fma_c(a, b, c); }
+
+static inline V v_absmax(V a, V x)
+{
+    BITS ab, xb;
+    memcpy(&ab, &a, sizeof ab);
+    memcpy(&xb, &x, sizeof xb);
+    xb = xb << 1 >> 1;
+    if (xb < ab)
+        return a;
+    memcpy(&x, &xb, sizeof x);
+    return x;
+}
+static inline V v_inverse_scale(V absmax) { return scale_of(absmax); }
+static inline V v_zero_where_zero(V x, V where) { return where == 0 ? 0 : x; }
+static inline V v_canonical(V x) { return x == x ? x : canonical_nan(); }
+static inline V v_add_from(V a, V b, ptrdiff_t k) { return k <= 0 ? a + b : a; }
+static inline void v_transpose(V *r) { (void)r; }
+static inline V v_exp(V x)
+{
+#if (defined(__x86_64__) || defined(__i386__)) && defined(__GNUC__)
+    /* SLEEF's pure C exponential with FMA raises SIGILL on an x86 CPU that has none */
+    if (!__builtin_cpu_supports("fma"))
+        return v_exp_plain(x);
+#endif
+    return v_exp_fma(x);
+}
+#undef v_fma_c
+#undef v_sqrt_c
+#undef v_exp_fma
+#undef v_exp_plain
+#undef BITS
