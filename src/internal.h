@@ -119,6 +119,9 @@ struct tsa_layer_head *tsa_state_layer(const struct tsa_state *s, size_t layer);
 enum tsa_status tsa_state_check(const struct tsa_plan *plan, const struct tsa_state *s,
                                 bool writing, const char *argument, size_t sequence,
                                 struct tsa_error *err);
+/* TSA_EINVAL if the plan has no such layer or kv head. */
+enum tsa_status tsa_check_block(const struct tsa_plan *plan, size_t layer, size_t kv_head,
+                                struct tsa_error *err);
 /* The parts of one block that count: sums of `features` features and w window tokens. */
 void tsa_block_copy(size_t elem, size_t d, size_t features, size_t w, void *dst,
                     const struct tsa_layout *dl, const void *src, const struct tsa_layout *sl);

@@ -1,0 +1,425 @@
+/* SPDX-License-Identifier: MIT */
+/* Plans: options checked once, and the constants that every call needs. */
+#include "config.h"
+
+#include "fpenv.h"
+#include "internal.h"
+
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+/* Larger sizes mean an options struct that nobody initialised. */
+#define MAX_OPTIONS_BYTES 4096
+#define MAX_THREADS 65536
+
+static void set_defaults(struct tsa_options *options)
+{
+    memset(options, 0, sizeof *options);
+    options->terms = 3;
+    options->heads = 1;
+    options->layers = 1;
+    options->dtype = TSA_F32;
+    options->normalize = TSA_NORMALIZE_L2;
+    options->temperature = 2;
+}
+
+enum tsa_status tsa_options_init(struct tsa_options *options, size_t size)
+{
+    struct tsa_options defaults;
+    if (!options || size < sizeof options->size || size > MAX_OPTIONS_BYTES)
+        return TSA_EINVAL;
+    set_defaults(&defaults);
+    defaults.size = size;
+    /* What a newer caller has beyond our struct stays zero: tsa_plan_create refuses the rest. */
+    memset(options, 0, size);
+    memcpy(options, &defaults, size < sizeof defaults ? size : sizeof defaults);
+    return TSA_OK;
+}
+
+/* The chunk when the caller leaves it open: a rule on the shape alone, because the chunk is part
+ * of the arithmetic. */
+static size_t tsa_default_chunk(size_t d, size_t dv, size_t terms)
+{
+    (void)d;
+    (void)dv;
+    (void)terms;
+    return 64;
+}
+
+/* Features per block of the chunk loop; no part of the arithmetic. */
+static size_t tsa_default_block(size_t features)
+{
+    size_t block = tsa_round_up(80, TSA_ROW_PAD);
+    return features < block ? tsa_round_up(features, TSA_ROW_PAD) : block;
+}
+
+/* -- checks ------------------------------------------------------------------------------- */
+
+static enum tsa_status invalid(struct tsa_error *err, const char *argument, size_t wanted,
+                               size_t found, const char *what)
+{
+    enum tsa_status status =
+        tsa_fail(err, TSA_EINVAL, argument, "%s is %zu, wanted %s", argument, found, what);
+    tsa_error_numbers(err, (int64_t)wanted, (int64_t)found);
+    return status;
+}
+
+/* The caller's struct, of whatever version, as one of ours. */
+static enum tsa_status read_options(const struct tsa_options *given, struct tsa_options *options,
+                                    struct tsa_error *err)
+{
+    if (!given)
+        return tsa_fail(err, TSA_EINVAL, "options", "options is NULL");
+    size_t size = given->size;
+    size_t least = offsetof(struct tsa_options, terms); /* head_dim and value_dim must be set */
+    if (size < least || size > MAX_OPTIONS_BYTES) {
+        enum tsa_status status =
+            tsa_fail(err, TSA_EINVAL, "size",
+                     "options.size is %zu, wanted sizeof(struct tsa_options) = %zu: was "
+                     "tsa_options_init called?",
+                     size, sizeof *given);
+        tsa_error_numbers(err, (int64_t)sizeof *given, (int64_t)size);
+        return status;
+    }
+    set_defaults(options);
+    memcpy(options, given, size < sizeof *options ? size : sizeof *options);
+    for (size_t i = sizeof *options; i < size; i++) {
+        if (((const unsigned char *)given)[i] != 0)
+            return tsa_fail(err, TSA_EINVAL, "size",
+                            "options set at byte %zu are of a newer version than this library, "
+                            "%s",
+                            i, tsa_version());
+    }
+    for (size_t i = 0; i < sizeof options->reserved / sizeof *options->reserved; i++) {
+        if (options->reserved[i])
+            return tsa_fail(err, TSA_EINVAL, "reserved", "reserved[%zu] is not NULL", i);
+    }
+    return TSA_OK;
+}
+
+/* Values that stand for one of a few meanings. */
+static enum tsa_status check_choices(const struct tsa_options *o, struct tsa_error *err)
+{
+    switch (o->dtype) {
+    case TSA_F32:
+    case TSA_F64:
+        break;
+    case TSA_BF16:
+    case TSA_F16:
+        return tsa_fail(err, TSA_EUNSUPPORTED, "dtype",
+                        "dtype %s is not in this version, wanted f32 or f64",
+                        o->dtype == TSA_BF16 ? "bf16" : "f16");
+    default:
+        return tsa_fail(err, TSA_EINVAL, "dtype",
+                        "dtype is %d, wanted TSA_F32 (1) or TSA_F64 (2)", (int)o->dtype);
+    }
+    if (o->normalize != TSA_NORMALIZE_L2 && o->normalize != TSA_NORMALIZE_NONE)
+        return tsa_fail(err, TSA_EINVAL, "normalize",
+                        "normalize is %d, wanted TSA_NORMALIZE_L2 (1) or TSA_NORMALIZE_NONE (2)",
+                        (int)o->normalize);
+    if (o->flags & ~(unsigned)TSA_SKIP_INPUT_CHECK)
+        return tsa_fail(err, TSA_EINVAL, "flags",
+                        "flags is %#x, wanted 0 or TSA_SKIP_INPUT_CHECK (1)", o->flags);
+    if (o->threads < 0 || o->threads > MAX_THREADS) {
+        enum tsa_status status =
+            tsa_fail(err, TSA_EINVAL, "threads", "threads is %d, wanted 0 (automatic) to %d",
+                     o->threads, MAX_THREADS);
+        tsa_error_numbers(err, MAX_THREADS, o->threads);
+        return status;
+    }
+    if (!o->allocate != !o->release)
+        return tsa_fail(err, TSA_EINVAL, o->allocate ? "release" : "allocate",
+                        "allocate and release go together: %s is NULL",
+                        o->allocate ? "release" : "allocate");
+    if (o->coefficients_per_head && !o->coefficients)
+        return tsa_fail(err, TSA_EINVAL, "coefficients",
+                        "coefficients_per_head is set and coefficients is NULL");
+    return TSA_OK;
+}
+
+static enum tsa_status check_shape(const struct tsa_options *o, struct tsa_error *err)
+{
+    if (o->head_dim == 0)
+        return invalid(err, "head_dim", 1, 0, "1 or more");
+    if (o->value_dim == 0)
+        return invalid(err, "value_dim", 1, 0, "1 or more");
+    if (o->terms == 0 || o->terms > TSA_MAX_TERMS)
+        return invalid(err, "terms", TSA_MAX_TERMS, o->terms, "1 to 8");
+    if (o->heads == 0)
+        return invalid(err, "heads", 1, 0, "1 or more");
+    if (o->layers == 0)
+        return invalid(err, "layers", 1, 0, "1 or more");
+    if (o->chunk > TSA_MAX_CHUNK)
+        return invalid(err, "chunk", TSA_MAX_CHUNK, o->chunk, "0 (automatic) to 1048576");
+    if (o->kv_heads && o->heads % o->kv_heads != 0) {
+        enum tsa_status status =
+            tsa_fail(err, TSA_EINVAL, "kv_heads",
+                     "kv_heads is %zu, wanted a divisor of heads = %zu", o->kv_heads, o->heads);
+        tsa_error_numbers(err, (int64_t)o->heads, (int64_t)o->kv_heads);
+        return status;
+    }
+    return TSA_OK;
+}
+
+/* -- creation ----------------------------------------------------------------------------- */
+
+/* Everything but the arrays. */
+static enum tsa_status set_scalars(struct tsa_plan *p, const struct tsa_options *o,
+                                   struct tsa_error *err)
+{
+    memset(p, 0, sizeof *p);
+    p->d = o->head_dim;
+    p->dv = o->value_dim;
+    p->terms = o->terms;
+    p->heads = o->heads;
+    p->kv_heads = o->kv_heads ? o->kv_heads : o->heads;
+    p->group = p->heads / p->kv_heads;
+    p->layers = o->layers;
+    p->chunk = o->chunk ? o->chunk : tsa_default_chunk(p->d, p->dv, p->terms);
+    p->dtype = o->dtype;
+    p->elem = p->dtype == TSA_F32 ? sizeof(float) : sizeof(double);
+    p->normalize = o->normalize;
+    p->flags = o->flags;
+    p->coef_sets = o->coefficients_per_head ? p->heads : 1;
+    p->allocator.allocate = o->allocate;
+    p->allocator.release = o->release;
+    p->allocator.user = o->allocator_user;
+
+    double bytes = tsa_state_bytes_double(p->d, p->dv, p->terms, p->chunk, p->elem, p->kv_heads,
+                                          p->layers);
+    /* The estimate errs by a few roundings; what passes here fits size_t without doubt. */
+    if (bytes > (double)TSA_MAX_STATE_BYTES || !tsa_monomials_init(&p->mono, p->d, p->terms)) {
+        char need[TSA_NUMBER_TEXT], limit[TSA_NUMBER_TEXT];
+        return tsa_fail(err, TSA_EOVERFLOW, "head_dim",
+                        "state would need %s bytes, the limit is %s (head_dim %zu, value_dim "
+                        "%zu, terms %zu, kv_heads %zu, layers %zu)",
+                        tsa_number_text(need, bytes, 3),
+                        tsa_number_text(limit, (double)TSA_MAX_STATE_BYTES, 3), p->d, p->dv,
+                        p->terms, p->kv_heads, p->layers);
+    }
+    tsa_layout_init(&p->layout, p->d, p->dv, p->terms, p->chunk, p->elem);
+    p->state_bytes = tsa_state_bytes_exact(&p->layout, p->elem, p->kv_heads, p->layers);
+    p->block = tsa_default_block(p->mono.total);
+
+    enum tsa_status status = tsa_isa_find(o->isa, &p->isa, err);
+    if (status != TSA_OK)
+        return status;
+    p->threads = o->threads;
+    p->threads_reason = "as asked";
+    if (p->threads == 0)
+        p->threads = tsa_default_threads(&p->threads_reason);
+    return TSA_OK;
+}
+
+/* Offsets of the arrays in the plan's allocation. */
+struct places {
+    size_t suffix, temperature, coef_double, scale, coef, weight;
+};
+
+static bool place(size_t *bytes, size_t *offset, size_t count, size_t count2, size_t elem)
+{
+    size_t size;
+    *offset = *bytes;
+    return tsa_size_mul(count, count2, &size) && tsa_size_mul(size, elem, &size) &&
+           size <= SIZE_MAX - TSA_ALIGN &&
+           tsa_size_add(*bytes, tsa_round_up(size, TSA_ALIGN), bytes);
+}
+
+static bool place_arrays(struct tsa_plan *p, struct places *at)
+{
+    size_t bytes = tsa_round_up(sizeof *p, TSA_ALIGN), end;
+    if (!place(&bytes, &at->suffix, tsa_monomials_suffix_count(p->d, p->terms), 1,
+               sizeof(size_t)) ||
+        !place(&bytes, &at->temperature, p->heads, 1, sizeof(double)) ||
+        !place(&bytes, &at->coef_double, p->coef_sets, p->terms, sizeof(double)) ||
+        !place(&bytes, &at->scale, p->heads, 1, p->elem) ||
+        !place(&bytes, &at->coef, p->coef_sets, p->terms, p->elem) ||
+        !place(&bytes, &at->weight, p->coef_sets, p->mono.total, p->elem) ||
+        /* room for whole vectors at the end of the weights */
+        !place(&bytes, &end, 2, TSA_MAX_LANES, p->elem))
+        return false;
+    p->bytes = bytes;
+    return true;
+}
+
+/* (T)x, or false if it is not finite in T. */
+static bool store(const struct tsa_plan *p, void *array, size_t i, double x)
+{
+    if (p->dtype == TSA_F64) {
+        ((double *)array)[i] = x;
+        return isfinite(x);
+    }
+    /* Compared first, because C leaves the conversion of a value past float's range undefined. */
+    if (!(fabs(x) <= (double)FLT_MAX))
+        return false;
+    ((float *)array)[i] = (float)x;
+    return true;
+}
+
+static enum tsa_status set_temperatures(struct tsa_plan *p, const struct tsa_options *o,
+                                        struct tsa_error *err)
+{
+    const char *name = o->temperatures ? "temperatures" : "temperature";
+    for (size_t h = 0; h < p->heads; h++) {
+        double a = o->temperatures ? o->temperatures[h] : o->temperature;
+        bool positive = isfinite(a) && a > 0;
+        if (!positive || !store(p, p->scale, h, 1 / a)) {
+            char number[TSA_NUMBER_TEXT];
+            enum tsa_status status =
+                tsa_fail(err, TSA_EINVAL, name, "%s[%zu] is %s, wanted %s", name, h,
+                         tsa_number_text(number, a, 6),
+                         positive ? "one whose reciprocal is finite" : "a finite number > 0");
+            if (err && o->temperatures)
+                err->head = (ptrdiff_t)h;
+            return status;
+        }
+        p->temperature[h] = a;
+        p->scale_max = fmax(p->scale_max, 1 / a);
+    }
+    return TSA_OK;
+}
+
+static enum tsa_status bad_coefficient(struct tsa_error *err, const struct tsa_plan *p,
+                                       size_t set, size_t m, double c, const char *wanted)
+{
+    char number[TSA_NUMBER_TEXT];
+    enum tsa_status status =
+        tsa_fail(err, TSA_EINVAL, "coefficients", "coefficient %zu of head %zu is %s, wanted %s",
+                 m, set, tsa_number_text(number, c, 6), wanted);
+    if (err) {
+        err->head = p->coef_sets > 1 ? (ptrdiff_t)set : -1;
+        err->column = (ptrdiff_t)m;
+    }
+    return status;
+}
+
+static enum tsa_status set_coefficients(struct tsa_plan *p, const struct tsa_options *o,
+                                        struct tsa_error *err)
+{
+    for (size_t set = 0; set < p->coef_sets; set++) {
+        double factorial = 1;
+        for (size_t m = 0; m < p->terms; m++) {
+            factorial *= m > 1 ? (double)m : 1;
+            size_t i = set * p->terms + m;
+            double c = o->coefficients ? o->coefficients[i] : 1 / factorial;
+            if (!isfinite(c))
+                return bad_coefficient(err, p, set, m, c, "a finite number");
+            if (!store(p, p->coef, i, c))
+                return bad_coefficient(err, p, set, m, c, "one within the range of f32");
+            p->coef_double[i] = c;
+        }
+    }
+    return TSA_OK;
+}
+
+/* The weights of the query's features, and the check of the list against two identities: a
+ * degree has binom(d+m-1, m) monomials, whose multiplicities sum to d^m (here modulo 2^64). */
+static enum tsa_status set_weights(struct tsa_plan *p, struct tsa_error *err)
+{
+    uint64_t power = 1;
+    for (size_t m = 0; m < p->terms; m++, power *= p->d) {
+        struct tsa_tuple tuple;
+        uint64_t sum = 0;
+        size_t f = p->mono.start[m];
+        tsa_tuple_first(&tuple, p->d, m);
+        do {
+            double multiplicity = tsa_tuple_multiplicity(&tuple);
+            sum += (uint64_t)multiplicity;
+            for (size_t set = 0; set < p->coef_sets; set++) {
+                double c = p->coef_double[set * p->terms + m];
+                double weight = c * multiplicity;
+                if (!store(p, p->weight, set * p->mono.total + f, weight))
+                    return bad_coefficient(err, p, set, m, c,
+                                           "one that stays finite times its multiplicity");
+                p->weight_max = fmax(p->weight_max, fabs(weight));
+            }
+            f++;
+        } while (tsa_tuple_next(&tuple) && f < p->mono.total);
+        if (f != p->mono.start[m + 1] || sum != power ||
+            p->mono.suffix[m * (p->d + 1) + p->d] != f - p->mono.start[m])
+            return tsa_fail(err, TSA_EOVERFLOW, "head_dim",
+                            "the list of monomials of degree %zu contradicts itself", m);
+    }
+    return TSA_OK;
+}
+
+static enum tsa_status create(const struct tsa_options *o, struct tsa_plan **plan,
+                              struct tsa_error *err)
+{
+    struct tsa_plan scalars, *p;
+    struct places at;
+    enum tsa_status status = set_scalars(&scalars, o, err);
+    if (status != TSA_OK)
+        return status;
+    if (!place_arrays(&scalars, &at))
+        return tsa_fail(err, TSA_EOVERFLOW, "heads",
+                        "the weights of %zu sets of coefficients do not fit", scalars.coef_sets);
+    char *memory = tsa_allocate(&scalars.allocator, scalars.bytes);
+    if (!memory)
+        return tsa_fail(err, TSA_ENOMEM, "plan", "no memory for a plan of %zu bytes",
+                        scalars.bytes);
+    p = (struct tsa_plan *)memory;
+    *p = scalars;
+    p->temperature = (double *)(memory + at.temperature);
+    p->coef_double = (double *)(memory + at.coef_double);
+    p->scale = memory + at.scale;
+    p->coef = memory + at.coef;
+    p->weight = memory + at.weight;
+    memset(p->weight, 0, p->bytes - at.weight);
+    tsa_monomials_fill_suffix(&p->mono, (size_t *)(memory + at.suffix));
+    status = set_temperatures(p, o, err);
+    if (status == TSA_OK)
+        status = set_coefficients(p, o, err);
+    if (status == TSA_OK)
+        status = set_weights(p, err);
+    if (status != TSA_OK) {
+        tsa_plan_destroy(p);
+        return status;
+    }
+    *plan = p;
+    return tsa_succeed(err);
+}
+
+enum tsa_status tsa_plan_create(const struct tsa_options *options, struct tsa_plan **plan,
+                                struct tsa_error *err)
+{
+    struct tsa_options o;
+    if (!plan)
+        return tsa_fail(err, TSA_EINVAL, "plan", "plan is NULL");
+    *plan = NULL;
+    enum tsa_status status = read_options(options, &o, err);
+    if (status == TSA_OK)
+        status = check_choices(&o, err);
+    if (status == TSA_OK)
+        status = check_shape(&o, err);
+    if (status != TSA_OK)
+        return status;
+    struct tsa_fpenv saved = tsa_fpenv_enter();
+    status = create(&o, plan, err);
+    tsa_fpenv_leave(saved);
+    return status;
+}
+
+void tsa_plan_destroy(struct tsa_plan *plan)
+{
+    if (!plan)
+        return;
+    struct tsa_allocator allocator = plan->allocator;
+    tsa_release(&allocator, plan, plan->bytes);
+}
+
+size_t tsa_plan_chunk(const struct tsa_plan *plan)
+{
+    return plan ? plan->chunk : 0;
+}
+
+const char *tsa_plan_isa(const struct tsa_plan *plan)
+{
+    return plan ? plan->isa->name : "";
+}
+
+int tsa_plan_threads(const struct tsa_plan *plan)
+{
+    return plan ? plan->threads : 0;
+}

@@ -1,0 +1,445 @@
+/* SPDX-License-Identifier: MIT */
+/* States: where their parts lie, whether they fit a plan, and the making and freeing of them. */
+#include "config.h"
+
+#include "internal.h"
+
+#include <string.h>
+
+static const char state_magic[8] = {'T', 'S', 'A', 's', 't', 'a', 't', '1'};
+
+/* -- layout ------------------------------------------------------------------------------- */
+
+void tsa_layout_init(struct tsa_layout *l, size_t d, size_t dv, size_t terms, size_t chunk,
+                     size_t elem)
+{
+    size_t ones;
+    l->features = tsa_features(d, terms);
+    l->ldv = tsa_round_up(dv, TSA_ALIGN / elem);
+    l->window = chunk;
+    l->ldk = tsa_round_up(chunk, TSA_ROW_PAD);
+    ones = tsa_round_up(l->features, TSA_ROW_PAD) + TSA_ROW_PAD;
+    l->hi = 0;
+    l->lo = l->hi + l->features * l->ldv;
+    l->ones_hi = l->lo + l->features * l->ldv;
+    l->ones_lo = l->ones_hi + ones;
+    l->kt = l->ones_lo + ones;
+    l->v = l->kt + d * l->ldk;
+    l->head_elements = l->v + chunk * l->ldv;
+}
+
+static size_t element_bytes(uint32_t dtype)
+{
+    return dtype == TSA_F32 ? sizeof(float) : sizeof(double);
+}
+
+void tsa_state_layout(const struct tsa_state *s, struct tsa_layout *l)
+{
+    const struct tsa_state_head *head = &s->head;
+    tsa_layout_init(l, (size_t)head->d, (size_t)head->dv, head->terms, (size_t)head->chunk,
+                    element_bytes(head->dtype));
+}
+
+double tsa_state_bytes_double(size_t d, size_t dv, size_t terms, size_t chunk, size_t elem,
+                              size_t kv_heads, size_t layers)
+{
+    double features = 1, count = 1;
+    for (size_t m = 1; m < terms; m++) {
+        count *= ((double)d + (double)m - 1) / (double)m;
+        features += count;
+    }
+    double row = (double)dv + TSA_ALIGN / (double)elem;
+    double head = 2 * features * (row + 1) + 4 * TSA_ROW_PAD +
+                  (double)d * ((double)chunk + TSA_ROW_PAD) + (double)chunk * row;
+    return (double)layers * ((double)kv_heads * head * (double)elem + 16) + 256;
+}
+
+static size_t blocks_offset(size_t layers)
+{
+    return tsa_round_up(sizeof(struct tsa_state_head), TSA_ALIGN) +
+           tsa_round_up(layers * sizeof(struct tsa_layer_head), TSA_ALIGN);
+}
+
+size_t tsa_state_bytes_exact(const struct tsa_layout *l, size_t elem, size_t kv_heads,
+                             size_t layers)
+{
+    return blocks_offset(layers) + layers * kv_heads * l->head_elements * elem;
+}
+
+/* The address inside a state, without its const: callers that only read keep their promise. */
+static char *inside(const struct tsa_state *s, size_t offset)
+{
+    return (char *)(uintptr_t)s + offset;
+}
+
+void *tsa_state_block(const struct tsa_state *s, const struct tsa_layout *l, size_t elem,
+                      size_t layer, size_t kv_head)
+{
+    size_t index = layer * (size_t)s->head.kv_heads + kv_head;
+    return inside(s, blocks_offset((size_t)s->head.layers) + index * l->head_elements * elem);
+}
+
+struct tsa_layer_head *tsa_state_layer(const struct tsa_state *s, size_t layer)
+{
+    size_t offset = tsa_round_up(sizeof(struct tsa_state_head), TSA_ALIGN);
+    return (struct tsa_layer_head *)(void *)inside(
+        s, offset + layer * sizeof(struct tsa_layer_head));
+}
+
+/* -- does it fit? ------------------------------------------------------------------------- */
+
+static enum tsa_status mismatch(struct tsa_error *err, const char *argument, const char *what,
+                                uint64_t wanted, uint64_t found)
+{
+    enum tsa_status status =
+        tsa_fail(err, TSA_EMISMATCH, argument, "%s has %s %llu, the plan wants %llu", argument,
+                 what, (unsigned long long)found, (unsigned long long)wanted);
+    tsa_error_numbers(err, (int64_t)wanted, (int64_t)found);
+    return status;
+}
+
+static bool is_state(const struct tsa_state_head *h)
+{
+    return memcmp(h->magic, state_magic, sizeof state_magic) == 0 && h->terms >= 1 &&
+           h->terms <= TSA_MAX_TERMS && h->chunk >= 1 && h->chunk <= TSA_MAX_CHUNK &&
+           h->fold >= 1 && h->fold <= h->chunk;
+}
+
+static size_t longest_window(const struct tsa_state *s)
+{
+    uint64_t longest = 0;
+    for (size_t layer = 0; layer < (size_t)s->head.layers; layer++) {
+        uint64_t window = tsa_state_layer(s, layer)->window;
+        longest = window > longest ? window : longest;
+    }
+    return (size_t)longest;
+}
+
+/* What is about to happen to a state decides what has to fit. */
+enum use { USE_READ, USE_WRITE, USE_OVERWRITE };
+
+static enum tsa_status check(const struct tsa_plan *p, const struct tsa_state *s, enum use use,
+                             const char *argument, struct tsa_error *err)
+{
+    if (!p)
+        return tsa_fail(err, TSA_EINVAL, "plan", "plan is NULL");
+    if (!s)
+        return tsa_fail(err, TSA_EINVAL, argument, "%s is NULL", argument);
+    if ((uintptr_t)s % TSA_ALIGN != 0)
+        return tsa_fail(err, TSA_EINVAL, argument, "%s is not %d-byte aligned", argument,
+                        TSA_ALIGN);
+    const struct tsa_state_head *h = &s->head;
+    if (!is_state(h))
+        return tsa_fail(err, TSA_EFORMAT, argument, "%s is not a state of this version",
+                        argument);
+    const struct {
+        const char *what;
+        uint64_t wanted, found;
+    } same[] = {
+        {"arithmetic", TSA_ARITHMETIC_VERSION, h->arithmetic},
+        {"dtype", (uint64_t)p->dtype, h->dtype},
+        {"normalize", (uint64_t)p->normalize, h->normalize},
+        {"head_dim", p->d, h->d},
+        {"value_dim", p->dv, h->dv},
+        {"kv_heads", p->kv_heads, h->kv_heads},
+        {"layers", p->layers, h->layers},
+    };
+    for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
+        if (same[i].wanted != same[i].found)
+            return mismatch(err, argument, same[i].what, same[i].wanted, same[i].found);
+    }
+    /* The lower degrees of a larger state can be read, but not written without the others. */
+    if (use == USE_READ ? p->terms > h->terms : p->terms != h->terms)
+        return mismatch(err, argument, "terms", p->terms, h->terms);
+    if (use != USE_READ && p->chunk > h->chunk)
+        return mismatch(err, argument, "chunk", p->chunk, h->chunk);
+    if (use != USE_OVERWRITE && p->chunk != h->fold) {
+        size_t window = longest_window(s);
+        if (window > 0) {
+            enum tsa_status status = tsa_fail(
+                err, TSA_EMISMATCH, argument,
+                "%s has %zu tokens in a window of chunk %llu, the plan wants chunk %zu",
+                argument, window, (unsigned long long)h->fold, p->chunk);
+            tsa_error_numbers(err, (int64_t)p->chunk, (int64_t)h->fold);
+            return status;
+        }
+    }
+    return TSA_OK;
+}
+
+enum tsa_status tsa_state_check(const struct tsa_plan *plan, const struct tsa_state *s,
+                                bool writing, const char *argument, size_t sequence,
+                                struct tsa_error *err)
+{
+    enum tsa_status status = check(plan, s, writing ? USE_WRITE : USE_READ, argument, err);
+    if (status != TSA_OK && err && sequence != TSA_NO_SEQUENCE)
+        err->sequence = (ptrdiff_t)sequence;
+    return status;
+}
+
+/* -- making and freeing ------------------------------------------------------------------- */
+
+/* What lies before a state in library memory. */
+struct prefix {
+    uint64_t mark; /* address of the state, mixed: says that this is one */
+    size_t bytes;
+    struct tsa_allocator allocator;
+};
+#define PREFIX_BYTES ((size_t)TSA_ALIGN)
+#define PREFIX_MIX 0x7453612d4f776e73u
+_Static_assert(sizeof(struct prefix) <= TSA_ALIGN, "the prefix keeps the state aligned");
+_Static_assert(sizeof(struct tsa_state_head) == 128, "states have the same form everywhere");
+
+static void make_empty(const struct tsa_plan *p, struct tsa_state *s)
+{
+    struct tsa_state_head *h = &s->head;
+    memset(s, 0, p->state_bytes);
+    memcpy(h->magic, state_magic, sizeof state_magic);
+    h->arithmetic = TSA_ARITHMETIC_VERSION;
+    h->dtype = (uint32_t)p->dtype;
+    h->normalize = (uint32_t)p->normalize;
+    h->terms = (uint32_t)p->terms;
+    h->d = p->d;
+    h->dv = p->dv;
+    h->kv_heads = p->kv_heads;
+    h->layers = p->layers;
+    h->chunk = h->fold = p->chunk;
+    h->bytes = p->state_bytes;
+}
+
+size_t tsa_state_bytes(const struct tsa_plan *plan)
+{
+    return plan ? plan->state_bytes : 0;
+}
+
+enum tsa_status tsa_state_create(const struct tsa_plan *plan, struct tsa_state **state,
+                                 struct tsa_error *err)
+{
+    if (!state)
+        return tsa_fail(err, TSA_EINVAL, "state", "state is NULL");
+    *state = NULL;
+    if (!plan)
+        return tsa_fail(err, TSA_EINVAL, "plan", "plan is NULL");
+    size_t bytes = PREFIX_BYTES + plan->state_bytes;
+    char *memory = tsa_allocate(&plan->allocator, bytes);
+    if (!memory)
+        return tsa_fail(err, TSA_ENOMEM, "state", "no memory for a state of %zu bytes",
+                        plan->state_bytes);
+    struct prefix *prefix = (struct prefix *)(void *)memory;
+    struct tsa_state *s = (struct tsa_state *)(void *)(memory + PREFIX_BYTES);
+    make_empty(plan, s);
+    s->head.owner = (uint64_t)(uintptr_t)s;
+    prefix->mark = s->head.owner ^ PREFIX_MIX;
+    prefix->bytes = bytes;
+    prefix->allocator = plan->allocator;
+    *state = s;
+    return tsa_succeed(err);
+}
+
+enum tsa_status tsa_state_init(const struct tsa_plan *plan, void *memory, size_t bytes,
+                               struct tsa_state **state, struct tsa_error *err)
+{
+    if (!state)
+        return tsa_fail(err, TSA_EINVAL, "state", "state is NULL");
+    *state = NULL;
+    if (!plan)
+        return tsa_fail(err, TSA_EINVAL, "plan", "plan is NULL");
+    if (!memory)
+        return tsa_fail(err, TSA_EINVAL, "memory", "memory is NULL");
+    if ((uintptr_t)memory % TSA_ALIGN != 0)
+        return tsa_fail(err, TSA_EINVAL, "memory", "memory is not %d-byte aligned", TSA_ALIGN);
+    if (bytes < plan->state_bytes) {
+        enum tsa_status status =
+            tsa_fail(err, TSA_ENOMEM, "bytes", "memory has %zu bytes, a state needs %zu", bytes,
+                     plan->state_bytes);
+        tsa_error_numbers(err, (int64_t)plan->state_bytes, (int64_t)bytes);
+        return status;
+    }
+    *state = memory;
+    make_empty(plan, *state);
+    return tsa_succeed(err);
+}
+
+void tsa_state_destroy(struct tsa_state *state)
+{
+    /* A state that was moved by memcpy carries the address of where it came from. */
+    if (!state || state->head.owner != (uint64_t)(uintptr_t)state)
+        return;
+    char *memory = (char *)state - PREFIX_BYTES;
+    struct prefix *prefix = (struct prefix *)(void *)memory;
+    if (prefix->mark != (state->head.owner ^ PREFIX_MIX))
+        return;
+    struct tsa_allocator allocator = prefix->allocator;
+    size_t bytes = prefix->bytes;
+    prefix->mark = 0;
+    state->head.owner = 0;
+    tsa_release(&allocator, memory, bytes);
+}
+
+enum tsa_status tsa_state_reset(const struct tsa_plan *plan, struct tsa_state *state,
+                                struct tsa_error *err)
+{
+    enum tsa_status status = check(plan, state, USE_OVERWRITE, "state", err);
+    if (status != TSA_OK)
+        return status;
+    struct tsa_layout l;
+    tsa_state_layout(state, &l);
+    size_t head = sizeof(struct tsa_state_head);
+    memset(inside(state, head), 0,
+           tsa_state_bytes_exact(&l, plan->elem, plan->kv_heads, plan->layers) - head);
+    state->head.fold = plan->chunk;
+    return tsa_succeed(err);
+}
+
+/* -- copying, comparing, looking ---------------------------------------------------------- */
+
+/* memcpy of count elements at the same place of two blocks whose parts start elsewhere. */
+static void copy_part(size_t elem, void *dst, size_t at, const void *src, size_t from,
+                      size_t count)
+{
+    memcpy((char *)dst + at * elem, (const char *)src + from * elem, count * elem);
+}
+
+void tsa_block_copy(size_t elem, size_t d, size_t features, size_t w, void *dst,
+                    const struct tsa_layout *dl, const void *src, const struct tsa_layout *sl)
+{
+    copy_part(elem, dst, dl->hi, src, sl->hi, features * sl->ldv);
+    copy_part(elem, dst, dl->lo, src, sl->lo, features * sl->ldv);
+    copy_part(elem, dst, dl->ones_hi, src, sl->ones_hi, features);
+    copy_part(elem, dst, dl->ones_lo, src, sl->ones_lo, features);
+    if (w > 0) {
+        for (size_t i = 0; i < d; i++)
+            copy_part(elem, dst, dl->kt + i * dl->ldk, src, sl->kt + i * sl->ldk, w);
+        copy_part(elem, dst, dl->v, src, sl->v, w * sl->ldv);
+    }
+}
+
+enum tsa_status tsa_state_copy(const struct tsa_plan *plan, struct tsa_state *dst,
+                               const struct tsa_state *src, struct tsa_error *err)
+{
+    enum tsa_status status = check(plan, dst, USE_OVERWRITE, "dst", err);
+    if (status == TSA_OK)
+        status = check(plan, src, USE_READ, "src", err);
+    if (status != TSA_OK)
+        return status;
+    if (dst == src)
+        return tsa_succeed(err);
+    struct tsa_layout dl, sl;
+    tsa_state_layout(dst, &dl);
+    tsa_state_layout(src, &sl);
+    for (size_t layer = 0; layer < plan->layers; layer++) {
+        *tsa_state_layer(dst, layer) = *tsa_state_layer(src, layer);
+        size_t w = tsa_state_window(src, layer);
+        for (size_t g = 0; g < plan->kv_heads; g++)
+            tsa_block_copy(plan->elem, plan->d, plan->mono.total, w,
+                           tsa_state_block(dst, &dl, plan->elem, layer, g), &dl,
+                           tsa_state_block(src, &sl, plan->elem, layer, g), &sl);
+    }
+    dst->head.fold = plan->chunk;
+    return tsa_succeed(err);
+}
+
+uint64_t tsa_state_tokens(const struct tsa_state *state, size_t layer)
+{
+    if (!state || layer >= state->head.layers)
+        return 0;
+    return tsa_state_layer(state, layer)->tokens;
+}
+
+size_t tsa_state_window(const struct tsa_state *state, size_t layer)
+{
+    if (!state || layer >= state->head.layers)
+        return 0;
+    return (size_t)tsa_state_layer(state, layer)->window;
+}
+
+/* Are `rows` rows of `width` elements the same bits? */
+static bool same_rows(size_t elem, const void *a, size_t at, size_t lda, const void *b,
+                      size_t bt, size_t ldb, size_t rows, size_t width)
+{
+    for (size_t r = 0; r < rows; r++) {
+        if (memcmp((const char *)a + (at + r * lda) * elem,
+                   (const char *)b + (bt + r * ldb) * elem, width * elem) != 0)
+            return false;
+    }
+    return true;
+}
+
+static bool same_block(const struct tsa_plan *p, size_t w, const void *a,
+                       const struct tsa_layout *la, const void *b, const struct tsa_layout *lb)
+{
+    size_t f = p->mono.total, dv = p->dv, e = p->elem;
+    return same_rows(e, a, la->hi, la->ldv, b, lb->hi, lb->ldv, f, dv) &&
+           same_rows(e, a, la->lo, la->ldv, b, lb->lo, lb->ldv, f, dv) &&
+           same_rows(e, a, la->ones_hi, f, b, lb->ones_hi, f, 1, f) &&
+           same_rows(e, a, la->ones_lo, f, b, lb->ones_lo, f, 1, f) &&
+           same_rows(e, a, la->kt, la->ldk, b, lb->kt, lb->ldk, p->d, w) &&
+           same_rows(e, a, la->v, la->ldv, b, lb->v, lb->ldv, w, dv);
+}
+
+enum tsa_status tsa_state_equal(const struct tsa_plan *plan, const struct tsa_state *a,
+                                const struct tsa_state *b, int *equal, struct tsa_error *err)
+{
+    if (!equal)
+        return tsa_fail(err, TSA_EINVAL, "equal", "equal is NULL");
+    enum tsa_status status = check(plan, a, USE_READ, "a", err);
+    if (status == TSA_OK)
+        status = check(plan, b, USE_READ, "b", err);
+    if (status != TSA_OK)
+        return status;
+    struct tsa_layout la, lb;
+    bool same = true;
+    tsa_state_layout(a, &la);
+    tsa_state_layout(b, &lb);
+    for (size_t layer = 0; layer < plan->layers && same; layer++) {
+        size_t w = tsa_state_window(a, layer);
+        same = tsa_state_tokens(a, layer) == tsa_state_tokens(b, layer) &&
+               w == tsa_state_window(b, layer);
+        for (size_t g = 0; g < plan->kv_heads && same; g++)
+            same = same_block(plan, w, tsa_state_block(a, &la, plan->elem, layer, g), &la,
+                              tsa_state_block(b, &lb, plan->elem, layer, g), &lb);
+    }
+    *equal = same;
+    return tsa_succeed(err);
+}
+
+enum tsa_status tsa_state_view(const struct tsa_plan *plan, const struct tsa_state *state,
+                               size_t layer, size_t kv_head, struct tsa_view *view,
+                               struct tsa_error *err)
+{
+    if (!view)
+        return tsa_fail(err, TSA_EINVAL, "view", "view is NULL");
+    enum tsa_status status = check(plan, state, USE_READ, "state", err);
+    if (status == TSA_OK)
+        status = tsa_check_block(plan, layer, kv_head, err);
+    if (status != TSA_OK)
+        return status;
+    struct tsa_layout l;
+    tsa_state_layout(state, &l);
+    const char *block = tsa_state_block(state, &l, plan->elem, layer, kv_head);
+    view->dtype = plan->dtype;
+    view->features = plan->mono.total;
+    view->value_dim = plan->dv;
+    view->stride = (ptrdiff_t)l.ldv;
+    view->hi = block + l.hi * plan->elem;
+    view->lo = block + l.lo * plan->elem;
+    view->ones_hi = block + l.ones_hi * plan->elem;
+    view->ones_lo = block + l.ones_lo * plan->elem;
+    view->tokens = tsa_state_tokens(state, layer) - tsa_state_window(state, layer);
+    return tsa_succeed(err);
+}
+
+enum tsa_status tsa_check_block(const struct tsa_plan *plan, size_t layer, size_t kv_head,
+                                struct tsa_error *err)
+{
+    bool bad_layer = layer >= plan->layers;
+    if (!bad_layer && kv_head < plan->kv_heads)
+        return TSA_OK;
+    const char *argument = bad_layer ? "layer" : "kv_head";
+    size_t found = bad_layer ? layer : kv_head;
+    size_t last = (bad_layer ? plan->layers : plan->kv_heads) - 1;
+    enum tsa_status status = tsa_fail(err, TSA_EINVAL, argument,
+                                      "%s is %zu, the plan has 0 to %zu", argument, found, last);
+    tsa_error_numbers(err, (int64_t)last, (int64_t)found);
+    return status;
+}
