@@ -1,0 +1,501 @@
+/* SPDX-License-Identifier: MIT */
+/* Outputs and states of the library equal the model of the arithmetic bit by bit, whatever the
+ * schedule: cutting, batch, strides, instruction set, threads. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support.h"
+
+#define L2 TSA_NORMALIZE_L2
+#define RAW TSA_NORMALIZE_NONE
+
+/* Chunks are explicit and shorter than the sequences, so that windows do fold. The dtype is filled
+ * in: every shape is run in both. */
+static const struct shape shapes[] = {
+    /* d  dv  n   C  H  G  B   N */
+    { 1, 1, 1, 1, 1, 1, 1, 9, 0, L2, COEF_TAYLOR, TEMP_TWO },
+    { 3, 5, 4, 16, 4, 2, 3, 48, 0, L2, COEF_PER_HEAD, TEMP_PER_HEAD },
+    { 16, 64, 3, 16, 2, 2, 3, 75, 0, L2, COEF_TAYLOR, TEMP_TWO },
+    { 16, 65, 3, 64, 6, 2, 1, 150, 0, L2, COEF_SHARED, TEMP_PER_HEAD },
+    { 17, 80, 3, 16, 3, 1, 2, 53, 0, RAW, COEF_PER_HEAD, TEMP_SHARED },
+    { 5, 64, 5, 1, 2, 1, 2, 21, 0, RAW, COEF_TAYLOR, TEMP_PER_HEAD },
+    { 3, 1, 8, 16, 2, 2, 2, 40, 0, L2, COEF_SHARED, TEMP_SHARED },
+    { 1, 5, 6, 16, 1, 1, 3, 35, 0, RAW, COEF_TAYLOR, TEMP_TWO },
+    { 5, 17, 7, 5, 2, 1, 1, 23, 0, L2, COEF_PER_HEAD, TEMP_TWO },
+    { 16, 80, 2, 64, 5, 5, 1, 131, 0, L2, COEF_SHARED, TEMP_PER_HEAD },
+    { 17, 5, 1, 7, 2, 1, 2, 30, 0, L2, COEF_SHARED, TEMP_TWO },
+    { 33, 24, 3, 16, 1, 1, 1, 100, 0, L2, COEF_TAYLOR, TEMP_TWO },
+};
+#define SHAPES ((int)(sizeof shapes / sizeof shapes[0]))
+
+static void *allocate_poison(void *user, size_t bytes, size_t alignment)
+{
+    (void)user;
+    const size_t rounded = (bytes + alignment - 1) / alignment * alignment;
+    void *memory = aligned_alloc(alignment, rounded);
+    if (memory != NULL)
+        memset(memory, 0xff, rounded);
+    return memory;
+}
+
+static void release_poison(void *user, void *memory, size_t bytes)
+{
+    (void)user;
+    memset(memory, 0xff, bytes);
+    free(memory);
+}
+
+/* One run of a problem by the library: its plan, states, outputs, and a workspace whose scratch
+ * holds NaN before every call. */
+struct run {
+    const struct problem *p;
+    struct tsa_plan *plan;
+    struct tsa_state **states;
+    void *o, *scratch;
+    size_t scratch_bytes;
+    struct tsa_tensor out;
+};
+
+static void problem_begin(struct problem *p, int index)
+{
+    struct shape s = shapes[index / 2];
+    s.dtype = index % 2 == 0 ? TSA_F32 : TSA_F64;
+    problem_make(p, &s, 1000 + (uint64_t)index);
+    problem_solve(p);
+    ck_assert_uint_gt(p->head[0]->tokens - p->head[0]->window, 0);
+}
+
+static void run_begin(struct run *r, const struct problem *p, const char *isa, int threads,
+                      size_t wave)
+{
+    const struct shape *s = &p->shape;
+    struct tsa_options options;
+    problem_options(p, &options);
+    options.isa = isa;
+    options.threads = threads;
+    options.allocate = allocate_poison;
+    options.release = release_poison;
+    r->p = p;
+    r->plan = make_plan(&options);
+    ck_assert(isa == NULL || strcmp(tsa_plan_isa(r->plan), isa) == 0);
+    ck_assert_int_eq(tsa_plan_threads(r->plan), threads);
+    assert_team(threads);
+    if (wave > 0)
+        r->plan->wave = wave;
+    r->states = states_make(r->plan, s->batch);
+    r->o = make_zeros(p->o_count, s->dtype);
+    memset(r->o, 0xff, p->o_count * dtype_size(s->dtype));
+    r->out = dense(r->o, s->dtype, s->heads, s->tokens, s->dv);
+    r->scratch_bytes = tsa_workspace_bytes(r->plan, 0);
+    r->scratch = aligned_alloc(64, (r->scratch_bytes + 63) / 64 * 64);
+    ck_assert_ptr_nonnull(r->scratch);
+}
+
+static void run_end(struct run *r)
+{
+    states_free(r->states, r->p->shape.batch);
+    tsa_plan_destroy(r->plan);
+    free(r->o);
+    free(r->scratch);
+}
+
+static struct tsa_workspace *workspace(struct run *r)
+{
+    struct tsa_workspace *ws = NULL;
+    struct tsa_error err;
+    memset(r->scratch, 0xff, r->scratch_bytes);
+    ok(tsa_workspace_init(r->plan, 0, r->scratch, r->scratch_bytes, &ws, &err), &err);
+    return ws;
+}
+
+enum verb { PREFILL, DECODE, ABSORB };
+
+/* Tokens from..to of sequences first..last in one call; decode: one call a token. */
+static void feed(struct run *r, enum verb verb, size_t first, size_t last, size_t from, size_t to)
+{
+    struct tsa_error err;
+    const size_t batch = last - first;
+    for (size_t t = from, n = verb == DECODE ? 1 : to - from; t < to; t += n) {
+        const struct tsa_tensor q = from_token(from_batch(r->p->q, first), t);
+        const struct tsa_tensor k = from_token(from_batch(r->p->k, first), t);
+        const struct tsa_tensor v = from_token(from_batch(r->p->v, first), t);
+        const struct tsa_tensor o = from_token(from_batch(r->out, first), t);
+        struct tsa_state *const *states = r->states + first;
+        struct tsa_workspace *ws = workspace(r);
+        if (verb == DECODE)
+            ok(tsa_decode(r->plan, states, batch, 0, &q, &k, &v, &o, ws, &err), &err);
+        else if (verb == ABSORB)
+            ok(tsa_absorb(r->plan, states, batch, 0, n, &k, &v, ws, &err), &err);
+        else
+            ok(tsa_prefill(r->plan, states, batch, 0, n, &q, &k, &v, &o, ws, &err), &err);
+    }
+}
+
+static void pieces(struct run *r, enum verb verb, size_t piece)
+{
+    const size_t tokens = r->p->shape.tokens;
+    for (size_t t = 0; t < tokens; t += piece)
+        feed(r, verb, 0, r->p->shape.batch, t, t + piece < tokens ? t + piece : tokens);
+}
+
+/* States against the model; then all queries at once against the model's non-causal answer. */
+static void check_states(struct run *r, const char *what)
+{
+    const struct problem *p = r->p;
+    const struct shape *s = &p->shape;
+    const size_t e = dtype_size(s->dtype), group = s->heads / s->kv_heads;
+    struct tsa_error err;
+    for (size_t b = 0; b < s->batch; b++) {
+        assert_state(r->plan, r->states[b], 0, &p->model, p->head + b * s->kv_heads, what);
+        assert_export(r->plan, r->states[b], 0, &p->model, p->head + b * s->kv_heads, what);
+    }
+    const size_t queries = s->tokens < 9 ? s->tokens : 9, count = s->heads * queries * s->dv;
+    void *got = make_zeros(s->batch * count, s->dtype), *want = make_zeros(s->dv, s->dtype);
+    memset(got, 0xff, s->batch * count * e);
+    const struct tsa_tensor o = dense(got, s->dtype, s->heads, queries, s->dv);
+    ok(tsa_query(r->plan, (const struct tsa_state *const *)r->states, s->batch, 0, queries, &p->q,
+                 &o, workspace(r), &err),
+       &err);
+    for (size_t i = 0; i < s->batch * s->heads * queries; i++) {
+        const size_t b = i / queries / s->heads, h = i / queries % s->heads, t = i % queries;
+        const size_t row = (b * s->heads + h) * s->tokens + t;
+        model_query(&p->model, p->head[b * s->kv_heads + h / group], h,
+                    (const char *)p->q.data + row * s->d * e, want);
+        assert_bits((const char *)got + i * s->dv * e, want, s->dtype, s->dv, "query");
+    }
+    free(got);
+    free(want);
+}
+
+static void check_run(struct run *r, const char *what)
+{
+    assert_bits(r->o, r->p->o, r->p->shape.dtype, r->p->o_count, what);
+    check_states(r, what);
+}
+
+START_TEST(cutting)
+{
+    struct problem p;
+    problem_begin(&p, _i);
+    const size_t c = p.shape.chunk, n = p.shape.tokens, batch = p.shape.batch;
+    const size_t piece[] = { n, 1, 7, c > 1 ? c - 1 : 2, c, c + 1, 2 * c + 3 };
+    const size_t count = sizeof piece / sizeof piece[0];
+    const char *isa;
+    for (size_t i = 0; (isa = usable_isa(i)) != NULL; i++) {
+        struct run whole, r;
+        run_begin(&whole, &p, isa, 1, 0);
+        feed(&whole, PREFILL, 0, batch, 0, n);
+        check_run(&whole, "whole");
+        for (size_t j = 1; j < count + 5; j++) {
+            run_begin(&r, &p, isa, 1, 0);
+            if (j < count) {
+                pieces(&r, PREFILL, piece[j]);
+                check_run(&r, "pieces");
+            } else if (j == count) {
+                pieces(&r, DECODE, n);
+                check_run(&r, "token by token");
+            } else if (j == count + 1) {
+                pieces(&r, ABSORB, c + 2);
+                check_states(&r, "absorbed in pieces");
+            } else if (j == count + 2) {
+                for (size_t b = 0; b < batch; b++)
+                    feed(&r, PREFILL, b, b + 1, 0, n);
+                check_run(&r, "one sequence at a time");
+            } else { /* the absorbed rows have no outputs: take the model's */
+                const size_t row = p.shape.dv * dtype_size(p.shape.dtype), cut = n - n / 3;
+                feed(&r, ABSORB, 0, batch, 0, cut);
+                feed(&r, j == count + 3 ? DECODE : PREFILL, 0, batch, cut, n);
+                for (size_t h = 0; h < batch * p.shape.heads; h++)
+                    memcpy((char *)r.o + h * n * row, (char *)p.o + h * n * row, cut * row);
+                check_run(&r, "absorb, then outputs");
+            }
+            for (size_t b = 0; b < batch; b++) { /* windows too, which a view does not show */
+                size_t size, size2;
+                double *x = export_all(whole.plan, whole.states[b], 0, &size);
+                double *y = export_all(r.plan, r.states[b], 0, &size2);
+                ck_assert_uint_eq(size, size2);
+                assert_bits(x, y, TSA_F64, size, "export");
+                assert_equal(r.plan, r.states[b], whole.states[b], true);
+                free(x);
+                free(y);
+            }
+            run_end(&r);
+        }
+        run_end(&whole);
+    }
+    problem_free(&p);
+}
+END_TEST
+
+/* Small waves are forced, and there are more threads than heads. */
+START_TEST(threads)
+{
+    static const int team[] = { 2, 3, 5, 8 };
+    struct problem p;
+    problem_begin(&p, _i);
+    const size_t n = p.shape.tokens, batch = p.shape.batch;
+    const char *isa;
+    for (size_t i = 0; (isa = usable_isa(i)) != NULL; i++)
+        for (size_t j = 0; j < sizeof team / sizeof team[0]; j++)
+            for (size_t wave = 0; wave < 4; wave++) {
+                struct run r;
+                if (quick() && (j + wave) % 2 == 0)
+                    continue;
+                run_begin(&r, &p, isa, team[j], wave);
+                if (wave == 2)
+                    pieces(&r, PREFILL, 3 * p.shape.chunk + 2);
+                else
+                    feed(&r, PREFILL, 0, batch, 0, n);
+                check_run(&r, "prefill by a team");
+                run_end(&r);
+                run_begin(&r, &p, isa, team[j], wave);
+                if (wave % 2 == 0) {
+                    feed(&r, DECODE, 0, batch, 0, n);
+                    check_run(&r, "decode by a team");
+                } else { /* one sequence, so that one kv head may have the whole team */
+                    for (size_t b = 0; b < batch; b++) {
+                        feed(&r, ABSORB, b, b + 1, 0, 3);
+                        feed(&r, ABSORB, b, b + 1, 3, n);
+                    }
+                    check_states(&r, "absorb by a team");
+                }
+                run_end(&r);
+            }
+    problem_free(&p);
+}
+END_TEST
+
+/* A state large enough for the columns of one step to be shared out. */
+START_TEST(decode_columns)
+{
+    const struct shape s = { 16, 80, 5, 16, 3, 1, 1, 37, _i == 0 ? TSA_F32 : TSA_F64, L2,
+                             COEF_TAYLOR, TEMP_PER_HEAD };
+    struct problem p;
+    problem_make(&p, &s, 7);
+    problem_solve(&p);
+    for (int team = 1; team <= 8; team += team < 3 ? 1 : 5) {
+        struct run r;
+        run_begin(&r, &p, NULL, team, 0);
+        feed(&r, DECODE, 0, 1, 0, s.tokens);
+        check_run(&r, "decode of a large state");
+        run_end(&r);
+    }
+    problem_free(&p);
+}
+END_TEST
+
+/* One run with the given views; outputs are compared with the model's. */
+static void run_views(const struct problem *p, const char *isa, int team,
+                      const struct tsa_tensor *q, const struct tsa_tensor *k,
+                      const struct tsa_tensor *v, struct strided *o, size_t piece)
+{
+    const struct shape *s = &p->shape;
+    struct tsa_error err;
+    struct run r;
+    run_begin(&r, p, isa, team, 0);
+    for (size_t t = 0; t < s->tokens; t += piece) {
+        const size_t n = t + piece < s->tokens ? piece : s->tokens - t;
+        const struct tsa_tensor qt = from_token(*q, t), kt = from_token(*k, t);
+        const struct tsa_tensor vt = from_token(*v, t), ot = from_token(o->tensor, t);
+        ok(n == 1 ? tsa_decode(r.plan, r.states, s->batch, 0, &qt, &kt, &vt, &ot, NULL, &err)
+                  : tsa_prefill(r.plan, r.states, s->batch, 0, n, &qt, &kt, &vt, &ot, NULL, &err),
+           &err);
+    }
+    strided_read(o, r.o);
+    check_run(&r, "strided views");
+    run_end(&r);
+}
+
+START_TEST(layouts)
+{
+    struct problem p;
+    problem_begin(&p, _i);
+    const struct shape *s = &p.shape;
+    const char *isa;
+    for (size_t i = 0; (isa = usable_isa(i)) != NULL; i++)
+        for (int l = 0; l < LAYOUTS; l++) {
+            struct strided q, k, v, o;
+            const size_t b = s->batch, n = s->tokens;
+            strided_make(&q, l, s->dtype, b, s->heads, n, s->d, p.q.data);
+            strided_make(&k, (l + 1) % LAYOUTS, s->dtype, b, s->kv_heads, n, s->d, p.k.data);
+            strided_make(&v, (l + 2) % LAYOUTS, s->dtype, b, s->kv_heads, n, s->dv, p.v.data);
+            for (size_t piece = 1; piece <= n; piece += n - 1) {
+                strided_make(&o, (l + 3) % LAYOUTS, s->dtype, b, s->heads, n, s->dv, NULL);
+                run_views(&p, isa, 1 + l % 3, &q.tensor, &k.tensor, &v.tensor, &o, piece);
+                strided_free(&o);
+            }
+            void *same = make_zeros(p.o_count + b * s->heads * n * s->d, s->dtype);
+            strided_read(&q, same); /* inputs are as they were */
+            assert_bits(same, p.q.data, s->dtype, b * s->heads * n * s->d, "q");
+            strided_read(&k, same);
+            assert_bits(same, p.k.data, s->dtype, b * s->kv_heads * n * s->d, "k");
+            strided_read(&v, same);
+            assert_bits(same, p.v.data, s->dtype, b * s->kv_heads * n * s->dv, "v");
+            free(same);
+            strided_free(&q);
+            strided_free(&k);
+            strided_free(&v);
+        }
+    problem_free(&p);
+}
+END_TEST
+
+/* One array [batch][token][q heads, k heads, v heads] that three views share. */
+START_TEST(fused)
+{
+    struct problem p;
+    problem_begin(&p, _i);
+    const struct shape *s = &p.shape;
+    const size_t e = dtype_size(s->dtype);
+    const size_t width[] = { s->heads * s->d, s->kv_heads * s->d, s->kv_heads * s->dv };
+    const size_t pitch = width[0] + width[1] + width[2];
+    const struct tsa_tensor *from[] = { &p.q, &p.k, &p.v };
+    struct tsa_tensor view[3];
+    char *all = make_zeros(s->batch * s->tokens * pitch, s->dtype), *at = all;
+    for (int j = 0; j < 3; at += width[j] * e, j++) {
+        const size_t w = (size_t)from[j]->token, heads = width[j] / w;
+        view[j] = dense(at, s->dtype, heads, s->tokens, w);
+        view[j].head = (ptrdiff_t)w;
+        view[j].token = (ptrdiff_t)pitch;
+        view[j].batch = (ptrdiff_t)(s->tokens * pitch);
+        for (size_t i = 0; i < s->batch * heads * s->tokens; i++) {
+            const size_t b = i / s->tokens / heads, h = i / s->tokens % heads, t = i % s->tokens;
+            memcpy(at + ((b * s->tokens + t) * pitch + h * w) * e,
+                   (const char *)from[j]->data + i * w * e, w * e);
+        }
+    }
+    struct strided o;
+    strided_make(&o, LAYOUT_BNHD, s->dtype, s->batch, s->heads, s->tokens, s->dv, NULL);
+    run_views(&p, NULL, 2, &view[0], &view[1], &view[2], &o, s->tokens);
+    strided_free(&o);
+    free(all);
+    problem_free(&p);
+}
+END_TEST
+
+/* Strides of 0: one row of q for every token, one key head for all, one value sequence for all. */
+START_TEST(broadcast)
+{
+    struct shape s = { 5, 19, 3, 16, 4, 2, 3, 40, _i == 0 ? TSA_F32 : TSA_F64, L2,
+                       COEF_TAYLOR, TEMP_PER_HEAD };
+    struct problem p;
+    problem_make(&p, &s, 99);
+    const size_t e = dtype_size(s.dtype), row = s.d * e;
+    const size_t values = s.kv_heads * s.tokens * s.dv * e;
+    char *q = p.q.data, *k = p.k.data, *v = p.v.data;
+    struct tsa_tensor qs = p.q, ks = p.k, vs = p.v;
+    for (size_t i = 0; i < s.batch * s.heads * s.tokens; i++)
+        memcpy(q + i * row, q + i / s.tokens * s.tokens * row, row);
+    for (size_t b = 0; b < s.batch; b++)
+        memcpy(k + (2 * b + 1) * s.tokens * row, k + 2 * b * s.tokens * row, s.tokens * row);
+    for (size_t b = 1; b < s.batch; b++)
+        memcpy(v + b * values, v, values);
+    problem_solve(&p);
+    qs.token = 0, ks.head = 0, vs.batch = 0;
+    struct strided o;
+    strided_make(&o, LAYOUT_GAPS, s.dtype, s.batch, s.heads, s.tokens, s.dv, NULL);
+    run_views(&p, NULL, 2, &qs, &ks, &vs, &o, s.tokens);
+    strided_free(&o);
+    problem_free(&p);
+}
+END_TEST
+
+/* Tensors of the other type: inputs are converted to T first, outputs last. */
+START_TEST(mixed_types)
+{
+    const enum tsa_dtype own = _i == 0 ? TSA_F32 : TSA_F64, other = _i == 0 ? TSA_F64 : TSA_F32;
+    struct shape s = { 5, 19, 3, 16, 4, 2, 2, 40, own, RAW, COEF_TAYLOR, TEMP_TWO };
+    struct problem p;
+    problem_make(&p, &s, 5);
+    struct tsa_tensor *from[] = { &p.q, &p.k, &p.v }, view[3];
+    for (int j = 0; j < 3; j++) {
+        const size_t count = s.batch * (size_t)from[j]->batch;
+        view[j] = *from[j];
+        view[j].dtype = other;
+        view[j].data = make_zeros(count, other);
+        for (size_t i = 0; i < count; i++) {
+            double x = get(from[j]->data, own, i);
+            /* 2^-30 more than a float holds: T decides what is left of it */
+            put(view[j].data, other, i, own == TSA_F32 ? x + x * 0x1p-30 : x);
+            put(from[j]->data, own, i, get(view[j].data, other, i));
+        }
+    }
+    problem_solve(&p);
+    struct run r;
+    struct tsa_error err;
+    run_begin(&r, &p, NULL, 2, 0);
+    void *o = make_zeros(p.o_count, other), *want = make_zeros(p.o_count, other);
+    const struct tsa_tensor out = dense(o, other, s.heads, s.tokens, s.dv);
+    ok(tsa_prefill(r.plan, r.states, s.batch, 0, s.tokens, &view[0], &view[1], &view[2], &out,
+                   workspace(&r), &err),
+       &err);
+    for (size_t i = 0; i < p.o_count; i++)
+        put(want, other, i, get(p.o, own, i));
+    assert_bits(o, want, other, p.o_count, "outputs of the other type");
+    check_states(&r, "inputs of the other type");
+    run_end(&r);
+    for (int j = 0; j < 3; j++)
+        free(view[j].data);
+    free(o);
+    free(want);
+    problem_free(&p);
+}
+END_TEST
+
+/* NaN and infinities, let through by the flag: canonical NaN, and rows before them are clean.
+ * All signs and payloads of NaN come in. */
+START_TEST(nonfinite)
+{
+    struct shape s = { 5, 19, 4, 16, 2, 1, 1, 60, _i == 0 ? TSA_F32 : TSA_F64, RAW,
+                       COEF_TAYLOR, TEMP_TWO };
+    const size_t bad = 37; /* after folds, within a window */
+    for (int j = 0; j < 6; j++) {
+        struct problem p;
+        struct tsa_error err;
+        struct tsa_options options;
+        problem_make(&p, &s, 31);
+        struct tsa_tensor *x = j % 3 == 0 ? &p.v : j % 3 == 1 ? &p.k : &p.q;
+        put(x->data, s.dtype, bad * (size_t)x->token + 1, j < 3 ? -NAN : -INFINITY);
+        problem_solve(&p);
+        const char *isa;
+        for (size_t i = 0; (isa = usable_isa(i)) != NULL; i++) {
+            problem_options(&p, &options);
+            options.flags = TSA_SKIP_INPUT_CHECK;
+            options.isa = isa;
+            struct tsa_plan *plan = make_plan(&options);
+            struct tsa_state **states = states_make(plan, 1);
+            void *got = make_zeros(p.o_count, s.dtype);
+            const struct tsa_tensor o = dense(got, s.dtype, s.heads, s.tokens, s.dv);
+            ok(tsa_prefill(plan, states, 1, 0, s.tokens, &p.q, &p.k, &p.v, &o, NULL, &err),
+               &err);
+            assert_bits(got, p.o, s.dtype, p.o_count, "outputs with NaN");
+            size_t nans = 0;
+            for (size_t t = 0; t < p.o_count; t++) {
+                const double y = get(got, s.dtype, t);
+                nans += isnan(y);
+                ck_assert(t / s.dv % s.tokens >= bad || isfinite(y));
+            }
+            ck_assert_uint_gt(nans, 0);
+            free(got);
+            states_free(states, 1);
+            tsa_plan_destroy(plan);
+        }
+        problem_free(&p);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("contract");
+    tcase_add_loop_test(add_case(suite, "cutting"), cutting, 0, 2 * SHAPES);
+    tcase_add_loop_test(add_case(suite, "threads"), threads, 0, 2 * SHAPES);
+    tcase_add_loop_test(add_case(suite, "decode_columns"), decode_columns, 0, 2);
+    tcase_add_loop_test(add_case(suite, "layouts"), layouts, 0, 2 * SHAPES);
+    tcase_add_loop_test(add_case(suite, "fused"), fused, 0, 2 * SHAPES);
+    tcase_add_loop_test(add_case(suite, "broadcast"), broadcast, 0, 2);
+    tcase_add_loop_test(add_case(suite, "mixed_types"), mixed_types, 0, 2);
+    tcase_add_loop_test(add_case(suite, "nonfinite"), nonfinite, 0, 2);
+    return run_suite(suite);
+}

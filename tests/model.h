@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT */
+/* Plain token-by-token model of the arithmetic (version 1), for the tests to hold the library to. */
+#ifndef TSA_TEST_MODEL_H
+#define TSA_TEST_MODEL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "tsa.h"
+
+/* A plan as the model sees it. Fill the first group, then call model_init(). */
+struct model {
+    size_t d, dv, terms, chunk, heads, kv_heads;
+    enum tsa_dtype dtype;         /* T: TSA_F32 or TSA_F64 */
+    enum tsa_normalize normalize;
+    const double *temperature;    /* [heads] */
+    const double *coefficients;   /* [heads][terms] */
+
+    size_t features;
+    size_t start[TSA_MAX_TERMS + 1]; /* start[m]: first feature of degree m; start[terms] = F */
+    unsigned *degree;                /* [F] */
+    size_t (*tuple)[TSA_MAX_TERMS];  /* [F]: indices i1 <= ... <= im of the monomial */
+    double *multiplicity;            /* [F]: m!/prod(alpha_i!) */
+};
+
+/* The state of one kv head. Arrays hold elements of T. */
+struct model_head {
+    uint64_t tokens;
+    size_t window;
+    void *k, *v;               /* [chunk][d] normalised keys, [chunk][dv] values */
+    void *hi, *lo;             /* [F][dv] */
+    void *ones_hi, *ones_lo;   /* [F] */
+};
+
+void model_init(struct model *m);
+void model_clear(struct model *m);
+
+struct model_head *model_head_new(const struct model *m);
+void model_head_free(struct model_head *s);
+void model_head_copy(const struct model *m, struct model_head *dst, const struct model_head *src);
+
+/* One token of one kv head: put (k, v) into the window, without folding. */
+void model_append(const struct model *m, struct model_head *s, const void *k, const void *v);
+/* Fold the window if it holds `chunk` tokens. */
+void model_fold(const struct model *m, struct model_head *s);
+/* One output row of query head h from the state, then all window tokens. */
+void model_query(const struct model *m, const struct model_head *s, size_t h, const void *q,
+                 void *o);
+void model_merge(const struct model *m, struct model_head *dst, const struct model_head *src);
+
+/* A whole sequence: q [heads][tokens][d], k [kv_heads][tokens][d], v and o likewise with dv;
+ * s[kv_heads]; q and o NULL: absorb only. */
+void model_run(const struct model *m, struct model_head *const *s, size_t tokens, const void *q,
+               const void *k, const void *v, void *o);
+
+/* A_degree, plain basis, in double: sums[rows][dv+1], and the sums of absolute values of what was
+ * added (a scale for rounding errors). */
+void model_export(const struct model *m, const struct model_head *s, size_t degree, double *sums,
+                  double *scale);
+
+#endif

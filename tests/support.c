@@ -1,0 +1,581 @@
+/* SPDX-License-Identifier: MIT */
+/* What the tests share: problems with their expected results, strided tensors, comparisons. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+#include "support.h"
+
+#define PATTERN 0xa5
+
+bool quick(void)
+{
+    const char *value = getenv("TSA_TEST_QUICK");
+    return value != NULL && value[0] == '1';
+}
+
+int run_suite(Suite *suite)
+{
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    const int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+TCase *add_case(Suite *suite, const char *name)
+{
+    TCase *tcase = tcase_create(name);
+    tcase_set_timeout(tcase, 600); /* emulators are slow; the aim is seconds */
+    suite_add_tcase(suite, tcase);
+    return tcase;
+}
+
+const char *usable_isa(size_t i)
+{
+    int usable = 0;
+    const char *name;
+    for (size_t at = 0; (name = tsa_isa_list(at, &usable)) != NULL; at++)
+        if (usable && i-- == 0)
+            return name;
+    return NULL;
+}
+
+void assert_team(int threads)
+{
+#ifdef _OPENMP
+    int granted = 0;
+    omp_set_dynamic(0);
+#pragma omp parallel num_threads(threads)
+#pragma omp single
+    granted = omp_get_num_threads();
+    ck_assert_int_eq(granted, threads);
+#else
+    (void)threads;
+#endif
+}
+
+void ok(enum tsa_status status, const struct tsa_error *err)
+{
+    ck_assert_msg(status == TSA_OK, "%s: %s: %s", tsa_status_string(status), err->argument,
+                  err->text);
+}
+
+/* -- numbers ------------------------------------------------------------------------------ */
+
+uint64_t rng_next(struct rng *r)
+{
+    r->state += 0x9e3779b97f4a7c15u;
+    uint64_t z = r->state;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return z ^ z >> 31;
+}
+
+double rng_uniform(struct rng *r)
+{
+    return ((double)(rng_next(r) >> 11) + 0.5) * 0x1p-53;
+}
+
+double rng_normal(struct rng *r)
+{
+    const double radius = sqrt(-2 * log(rng_uniform(r)));
+    return radius * cos(6.283185307179586 * rng_uniform(r));
+}
+
+size_t dtype_size(enum tsa_dtype dtype)
+{
+    return dtype == TSA_F32 ? sizeof(float) : sizeof(double);
+}
+
+double get(const void *data, enum tsa_dtype dtype, size_t i)
+{
+    float narrow;
+    double wide;
+    if (dtype == TSA_F64) {
+        memcpy(&wide, (const char *)data + i * sizeof wide, sizeof wide);
+        return wide;
+    }
+    memcpy(&narrow, (const char *)data + i * sizeof narrow, sizeof narrow);
+    return narrow;
+}
+
+void put(void *data, enum tsa_dtype dtype, size_t i, double x)
+{
+    const float narrow = (float)x;
+    if (dtype == TSA_F64)
+        memcpy((char *)data + i * sizeof x, &x, sizeof x);
+    else
+        memcpy((char *)data + i * sizeof narrow, &narrow, sizeof narrow);
+}
+
+void fill_normal(struct rng *r, void *data, enum tsa_dtype dtype, size_t count, double scale)
+{
+    for (size_t i = 0; i < count; i++)
+        put(data, dtype, i, scale * rng_normal(r));
+}
+
+void *make_zeros(size_t count, enum tsa_dtype dtype)
+{
+    void *data = calloc(count > 0 ? count : 1, dtype_size(dtype));
+    ck_assert_ptr_nonnull(data);
+    return data;
+}
+
+double roundoff(enum tsa_dtype dtype)
+{
+    return dtype == TSA_F32 ? 0x1p-24 : 0x1p-53;
+}
+
+double ulps(double a, double b, enum tsa_dtype dtype)
+{
+    int e;
+    if (a == b)
+        return 0;
+    frexp(b, &e);
+    return fabs(a - b) / ldexp(2 * roundoff(dtype), e - 1);
+}
+
+/* -- tensors ------------------------------------------------------------------------------ */
+
+void strided_make(struct strided *s, enum layout layout, enum tsa_dtype dtype, size_t batch,
+                  size_t heads, size_t tokens, size_t width, const void *from)
+{
+    const ptrdiff_t n = (ptrdiff_t)tokens, h = (ptrdiff_t)heads, b = (ptrdiff_t)batch;
+    const ptrdiff_t w = (ptrdiff_t)width;
+    const size_t e = dtype_size(dtype);
+    struct tsa_tensor t = { 0 };
+    ptrdiff_t origin = 0;
+    t.dtype = dtype;
+    t.token = w, t.head = n * w, t.batch = h * n * w;
+    if (layout == LAYOUT_BNHD) {
+        t.head = w, t.token = h * w;
+    } else if (layout == LAYOUT_GAPS) {
+        t.token = w + 3, t.head = n * t.token + 5, t.batch = h * t.head + 7;
+    } else if (layout == LAYOUT_NEGATIVE) {
+        origin = (b * h * n - 1) * w;
+        t.token = -t.token, t.head = -t.head, t.batch = -t.batch;
+    } else if (layout == LAYOUT_SKEW) {
+        t.batch = w, t.token = b * w, t.head = n * b * w;
+    }
+    s->batch = batch, s->heads = heads, s->tokens = tokens, s->width = width;
+    s->bytes = (size_t)(b * (h * (n * (w + 3) + 5) + 7) + 8) * e;
+    s->memory = malloc(s->bytes);
+    ck_assert_ptr_nonnull(s->memory);
+    memset(s->memory, PATTERN, s->bytes);
+    t.data = s->memory + (size_t)origin * e + (layout == LAYOUT_SKEW);
+    s->tensor = t;
+    for (size_t i = 0; i < batch * heads * tokens; i++)
+        for (size_t c = 0; c < width; c++) {
+            const ptrdiff_t at = (ptrdiff_t)(i / tokens / heads) * t.batch +
+                                 (ptrdiff_t)(i / tokens % heads) * t.head +
+                                 (ptrdiff_t)(i % tokens) * t.token + (ptrdiff_t)c;
+            char *to = (char *)t.data + at * (ptrdiff_t)e;
+            if (from != NULL)
+                memcpy(to, (const char *)from + (i * width + c) * e, e);
+            else
+                put(to, dtype, 0, NAN);
+        }
+}
+
+void strided_free(struct strided *s)
+{
+    free(s->memory);
+}
+
+void strided_read(const struct strided *s, void *to)
+{
+    const struct tsa_tensor *t = &s->tensor;
+    const size_t e = dtype_size(t->dtype);
+    unsigned char *copy = malloc(s->bytes);
+    ck_assert_ptr_nonnull(copy);
+    memcpy(copy, s->memory, s->bytes);
+    for (size_t i = 0; i < s->batch * s->heads * s->tokens; i++) {
+        const ptrdiff_t at = (ptrdiff_t)(i / s->tokens / s->heads) * t->batch +
+                             (ptrdiff_t)(i / s->tokens % s->heads) * t->head +
+                             (ptrdiff_t)(i % s->tokens) * t->token;
+        const char *row = (const char *)t->data + at * (ptrdiff_t)e;
+        memcpy((char *)to + i * s->width * e, row, s->width * e);
+        memset(copy + ((const unsigned char *)row - s->memory), PATTERN, s->width * e);
+    }
+    for (size_t i = 0; i < s->bytes; i++)
+        ck_assert_msg(copy[i] == PATTERN, "byte %zu between rows was written", i);
+    free(copy);
+}
+
+struct tsa_tensor dense(void *data, enum tsa_dtype dtype, size_t heads, size_t tokens,
+                        size_t width)
+{
+    struct tsa_tensor t = { 0 };
+    t.data = data;
+    t.dtype = dtype;
+    t.token = (ptrdiff_t)width;
+    t.head = (ptrdiff_t)(tokens * width);
+    t.batch = (ptrdiff_t)(heads * tokens * width);
+    return t;
+}
+
+struct tsa_tensor from_token(struct tsa_tensor x, size_t token)
+{
+    x.data = (char *)x.data + (ptrdiff_t)token * x.token * (ptrdiff_t)dtype_size(x.dtype);
+    return x;
+}
+
+struct tsa_tensor from_batch(struct tsa_tensor x, size_t batch)
+{
+    x.data = (char *)x.data + (ptrdiff_t)batch * x.batch * (ptrdiff_t)dtype_size(x.dtype);
+    return x;
+}
+
+/* -- problems ------------------------------------------------------------------------------ */
+
+static const double odd_coefficients[TSA_MAX_TERMS] = { 1.25,   0.8,    0.61,    0.13,
+                                                        0.0525, 0.0071, 0.00213, 0.00031 };
+
+static struct tsa_tensor random_rows(struct rng *r, const struct shape *s, size_t heads,
+                                     size_t width, double scale)
+{
+    const size_t count = s->batch * heads * s->tokens * width;
+    void *data = make_zeros(count, s->dtype);
+    fill_normal(r, data, s->dtype, count, scale);
+    return dense(data, s->dtype, heads, s->tokens, width);
+}
+
+static void scale_row(const struct shape *s, void *data, size_t token, double scale)
+{
+    for (size_t c = 0; token < s->tokens && c < s->d; c++)
+        put(data, s->dtype, token * s->d + c, scale * get(data, s->dtype, token * s->d + c));
+}
+
+void problem_make(struct problem *p, const struct shape *shape, uint64_t seed)
+{
+    struct rng r = { seed };
+    const struct shape *s = &p->shape;
+    memset(p, 0, sizeof *p);
+    p->shape = *shape;
+    ck_assert_uint_le(s->heads, MAX_HEADS);
+    double factorial = 1;
+    for (size_t h = 0; h < s->heads; h++) {
+        p->temperature[h] = s->temperatures == TEMP_TWO      ? 2.0
+                            : s->temperatures == TEMP_SHARED ? 1.7
+                                                             : 1.5 + 0.37 * (double)h;
+        for (size_t m = 0; m < s->terms; m++) {
+            double *c = &p->coefficient[h * s->terms + m];
+            factorial = m == 0 ? 1 : factorial * (double)m;
+            *c = s->coefficients == COEF_TAYLOR ? 1 / factorial : odd_coefficients[m];
+            if (s->coefficients == COEF_PER_HEAD)
+                *c *= 1 + 0.031 * (double)(h * m);
+        }
+    }
+    const double scale = s->normalize == TSA_NORMALIZE_NONE ? 0.5 : 1.0;
+    p->q = random_rows(&r, s, s->heads, s->d, scale);
+    p->k = random_rows(&r, s, s->kv_heads, s->d, scale);
+    p->v = random_rows(&r, s, s->kv_heads, s->dv, 1.0);
+    scale_row(s, p->k.data, 2, 0.0);
+    scale_row(s, p->q.data, 3, -0.0);
+    if (s->normalize == TSA_NORMALIZE_L2) { /* far from 1, and subnormal numbers */
+        scale_row(s, p->k.data, 4, s->dtype == TSA_F32 ? 1e30 : 1e290);
+        scale_row(s, p->k.data, 5, s->dtype == TSA_F32 ? 1e-42 : 1e-312);
+        scale_row(s, p->q.data, 6, s->dtype == TSA_F32 ? 1e-40 : 1e-300);
+    }
+    p->o_count = s->batch * s->heads * s->tokens * s->dv;
+
+    struct model *m = &p->model;
+    m->d = s->d, m->dv = s->dv, m->terms = s->terms, m->chunk = s->chunk;
+    m->heads = s->heads, m->kv_heads = s->kv_heads;
+    m->dtype = s->dtype, m->normalize = s->normalize;
+    m->temperature = p->temperature;
+    m->coefficients = p->coefficient;
+    model_init(m);
+}
+
+void problem_solve(struct problem *p)
+{
+    const struct shape *s = &p->shape;
+    const size_t e = dtype_size(s->dtype);
+    p->o = make_zeros(p->o_count, s->dtype);
+    p->head = calloc(s->batch * s->kv_heads, sizeof(struct model_head *));
+    ck_assert_ptr_nonnull(p->head);
+    for (size_t i = 0; i < s->batch * s->kv_heads; i++)
+        p->head[i] = model_head_new(&p->model);
+    for (size_t b = 0; b < s->batch; b++)
+        model_run(&p->model, p->head + b * s->kv_heads, s->tokens, from_batch(p->q, b).data,
+                  from_batch(p->k, b).data, from_batch(p->v, b).data,
+                  (char *)p->o + b * s->heads * s->tokens * s->dv * e);
+}
+
+void problem_free(struct problem *p)
+{
+    for (size_t i = 0; p->head != NULL && i < p->shape.batch * p->shape.kv_heads; i++)
+        model_head_free(p->head[i]);
+    free(p->head);
+    free(p->o);
+    free(p->q.data);
+    free(p->k.data);
+    free(p->v.data);
+    model_clear(&p->model);
+}
+
+void problem_options(const struct problem *p, struct tsa_options *options)
+{
+    const struct shape *s = &p->shape;
+    ck_assert_int_eq(tsa_options_init(options, sizeof *options), TSA_OK);
+    options->head_dim = s->d;
+    options->value_dim = s->dv;
+    options->terms = s->terms;
+    options->heads = s->heads;
+    options->kv_heads = s->kv_heads;
+    options->chunk = s->chunk;
+    options->dtype = s->dtype;
+    options->normalize = s->normalize;
+    options->temperature = p->temperature[0];
+    options->temperatures = s->temperatures == TEMP_PER_HEAD ? p->temperature : NULL;
+    options->coefficients = s->coefficients == COEF_TAYLOR ? NULL : p->coefficient;
+    options->coefficients_per_head = s->coefficients == COEF_PER_HEAD;
+}
+
+struct tsa_plan *make_plan(const struct tsa_options *options)
+{
+    struct tsa_error err;
+    struct tsa_plan *plan = NULL;
+    ok(tsa_plan_create(options, &plan, &err), &err);
+    ck_assert_ptr_nonnull(plan);
+    return plan;
+}
+
+struct tsa_plan *problem_plan(const struct problem *p, const char *isa, int threads)
+{
+    struct tsa_options options;
+    problem_options(p, &options);
+    options.isa = isa;
+    options.threads = threads;
+    struct tsa_plan *plan = make_plan(&options);
+    if (isa != NULL)
+        ck_assert_str_eq(tsa_plan_isa(plan), isa);
+    if (threads > 0)
+        ck_assert_int_eq(tsa_plan_threads(plan), threads);
+    ck_assert_uint_eq(tsa_plan_chunk(plan), p->shape.chunk);
+    return plan;
+}
+
+struct tsa_state **states_make(const struct tsa_plan *plan, size_t count)
+{
+    struct tsa_error err;
+    struct tsa_state **states = calloc(count + 1, sizeof *states);
+    ck_assert_ptr_nonnull(states);
+    for (size_t i = 0; i < count; i++)
+        ok(tsa_state_create(plan, &states[i], &err), &err);
+    return states;
+}
+
+void states_free(struct tsa_state **states, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        tsa_state_destroy(states[i]);
+    free(states);
+}
+
+/* -- comparisons --------------------------------------------------------------------------- */
+
+void assert_bits(const void *got, const void *want, enum tsa_dtype dtype, size_t count,
+                 const char *what)
+{
+    const size_t e = dtype_size(dtype);
+    if (memcmp(got, want, count * e) == 0)
+        return;
+    for (size_t i = 0; i < count; i++)
+        ck_assert_msg(memcmp((const char *)got + i * e, (const char *)want + i * e, e) == 0,
+                      "%s: element %zu of %zu is %a, wanted %a", what, i, count,
+                      get(got, dtype, i), get(want, dtype, i));
+}
+
+void assert_state(const struct tsa_plan *plan, const struct tsa_state *state, size_t layer,
+                  const struct model *m, struct model_head *const *head, const char *what)
+{
+    const size_t e = dtype_size(m->dtype);
+    struct tsa_error err;
+    for (size_t g = 0; g < m->kv_heads; g++) {
+        struct tsa_view view;
+        ok(tsa_state_view(plan, state, layer, g, &view, &err), &err);
+        ck_assert_uint_eq(tsa_state_tokens(state, layer), head[g]->tokens);
+        ck_assert_uint_eq(tsa_state_window(state, layer), head[g]->window);
+        ck_assert_uint_eq(view.tokens, head[g]->tokens - head[g]->window);
+        ck_assert_int_eq(view.dtype, m->dtype);
+        ck_assert_uint_eq(view.features, m->features);
+        ck_assert_uint_eq(view.value_dim, m->dv);
+        ck_assert_int_ge(view.stride, (ptrdiff_t)m->dv);
+        for (size_t f = 0; f < m->features; f++) {
+            const size_t row = f * (size_t)view.stride * e, want = f * m->dv * e;
+            assert_bits((const char *)view.hi + row, (const char *)head[g]->hi + want, m->dtype,
+                        m->dv, what);
+            assert_bits((const char *)view.lo + row, (const char *)head[g]->lo + want, m->dtype,
+                        m->dv, what);
+        }
+        assert_bits(view.ones_hi, head[g]->ones_hi, m->dtype, m->features, what);
+        assert_bits(view.ones_lo, head[g]->ones_lo, m->dtype, m->features, what);
+    }
+}
+
+double *export_all(const struct tsa_plan *plan, const struct tsa_state *state, size_t layer,
+                   size_t *count)
+{
+    const size_t columns = plan->dv + 1;
+    struct tsa_error err;
+    *count = plan->kv_heads * tsa_features(plan->d, plan->terms) * columns;
+    double *all = malloc(*count * sizeof *all), *out = all;
+    ck_assert_ptr_nonnull(all);
+    for (size_t i = 0; i < *count; i++)
+        all[i] = NAN;
+    for (size_t g = 0; g < plan->kv_heads; g++)
+        for (size_t m = 0; m < plan->terms; m++) {
+            ok(tsa_state_export(plan, state, layer, g, m, TSA_BASIS_PLAIN, out,
+                                (ptrdiff_t)columns, &err),
+               &err);
+            out += (tsa_features(plan->d, m + 1) - tsa_features(plan->d, m)) * columns;
+        }
+    ck_assert(out == all + *count);
+    return all;
+}
+
+void assert_export(const struct tsa_plan *plan, const struct tsa_state *state, size_t layer,
+                   const struct model *m, struct model_head *const *head, const char *what)
+{
+    size_t count, at = 0;
+    double *got = export_all(plan, state, layer, &count);
+    double *want = malloc(2 * count * sizeof *want), *scale = want + count;
+    for (size_t g = 0; g < m->kv_heads; g++)
+        for (size_t j = 0; j < m->terms; j++) {
+            model_export(m, head[g], j, want + at, scale + at);
+            at += (m->start[j + 1] - m->start[j]) * (m->dv + 1);
+        }
+    ck_assert_uint_eq(at, count);
+    /* monomials may be rounded or not (8 products); the sum is one chain in double */
+    for (size_t i = 0; i < count; i++)
+        ck_assert_msg(fabs(got[i] - want[i]) <=
+                          (8 + (double)head[0]->window) * roundoff(m->dtype) * scale[i],
+                      "%s: exported element %zu is %.17g, wanted %.17g", what, i, got[i],
+                      want[i]);
+    free(want);
+    free(got);
+}
+
+void assert_equal(const struct tsa_plan *plan, const struct tsa_state *a,
+                  const struct tsa_state *b, bool wanted)
+{
+    struct tsa_error err;
+    int equal = -1;
+    ok(tsa_state_equal(plan, a, b, &equal, &err), &err);
+    ck_assert_int_eq(equal, wanted);
+}
+
+/* Row by the definition, in long double, without features and without recursion.
+ *
+ * The bound. Let X = sum_c |q'_c k_c| and M_m = |c_m| X^m: by the multinomial theorem M_m is also
+ * the sum of |psi_f phi_f| over the monomials of degree m, so M_m |v| majorises the magnitudes of
+ * degree m that key i adds to a numerator on either path. Roundings that a product of degree m
+ * passes through, at most:
+ *   normalisation d/2 + 3 for each of q and k, scale 2, on every one of its m factors: m (d + 8)
+ *   state: monomials 2 (m-1), weight and product 2, local chain C, fold 2, and the descending
+ *     walk: everything after it, that is features 0 .. start[m+1]-1, and then the window: C
+ *   window: score chain m d, Horner 2 n, chain C
+ * so K_m = m (2 d + 10) + 2 n + 5 + 2 min(C, keys) + start[m+1] covers both. The same holds for
+ * the denominator, and the quotient o = num/den then errs by at most
+ *   u (sum_i sum_m K_m M_m (|v_i| + |o|)) / |den| + u |o|,
+ * to first order; 2 % more covers the second. Subnormal steps may add a few least numbers. */
+void explicit_row(const struct model *m, size_t h, const void *q, const void *k, const void *v,
+                  size_t keys, struct truth *out)
+{
+    const double *coef = m->coefficients + h * m->terms;
+    const bool l2 = m->normalize == TSA_NORMALIZE_L2;
+    const double u = roundoff(m->dtype);
+    const double chunk = (double)(m->chunk < keys ? m->chunk : keys);
+    long double *w = calloc(2 * keys + 1, sizeof *w), *majorant = w + keys, den = 0, all = 0;
+    long double qq = 0;
+    for (size_t c = 0; c < m->d; c++)
+        qq += (long double)get(q, m->dtype, c) * get(q, m->dtype, c);
+    for (size_t i = 0; i < keys; i++) {
+        long double x = 0, magnitude = 0, kk = 0;
+        for (size_t c = 0; c < m->d; c++) {
+            const long double kc = get(k, m->dtype, i * m->d + c), qc = get(q, m->dtype, c);
+            x += qc * kc;
+            magnitude += fabsl(qc * kc);
+            kk += kc * kc;
+        }
+        const long double norm = (l2 && qq > 0 && kk > 0 ? sqrtl(qq) * sqrtl(kk) : 1) *
+                                 (long double)m->temperature[h];
+        long double power = 1, bound = 1;
+        for (size_t j = 0; j < m->terms; j++) {
+            const double roundings = (double)(j * (2 * m->d + 10) + 2 * m->terms + 5) +
+                                     2 * chunk + (double)m->start[j + 1];
+            w[i] += coef[j] * power;
+            majorant[i] += roundings * fabs(coef[j]) * bound;
+            power *= x / norm;
+            bound *= magnitude / norm;
+        }
+        den += w[i];
+        all += majorant[i];
+    }
+    for (size_t c = 0; c < m->dv; c++) {
+        long double num = 0, sum = 0;
+        for (size_t i = 0; i < keys; i++) {
+            const long double vc = get(v, m->dtype, i * m->dv + c);
+            num += w[i] * vc;
+            sum += majorant[i] * fabsl(vc);
+        }
+        const long double o = num / den;
+        out[c].value = (double)o;
+        out[c].bound = (double)(1.02L * u * ((sum + fabsl(o) * all) / fabsl(den) + fabsl(o))) +
+                       (m->dtype == TSA_F32 ? 0x1p-140 : 0x1p-1070);
+    }
+    free(w);
+}
+
+/* -- files ---------------------------------------------------------------------------------- */
+
+const char *data_path(const char *name)
+{
+    static char path[4096];
+    const char *folder = getenv("TSA_DATA_DIR"), *top = getenv("TSA_TEST_SOURCE");
+    if (folder != NULL)
+        snprintf(path, sizeof path, "%s/%s", folder, name);
+    else
+        snprintf(path, sizeof path, "%s/../shared/data/%s", top != NULL ? top : ".", name);
+    FILE *file = fopen(path, "rb");
+    if (file == NULL)
+        return NULL;
+    fclose(file);
+    return path;
+}
+
+double *npy_read(const char *path, size_t *count)
+{
+    unsigned char head[10];
+    char text[1024] = "";
+    FILE *file = fopen(path, "rb");
+    ck_assert_ptr_nonnull(file);
+    ck_assert_uint_eq(fread(head, 1, sizeof head, file), sizeof head);
+    ck_assert_mem_eq(head, "\x93NUMPY\x01\x00", 8);
+    const size_t length = head[8] + 256u * head[9];
+    ck_assert_uint_lt(length, sizeof text);
+    ck_assert_uint_eq(fread(text, 1, length, file), length);
+    ck_assert_ptr_nonnull(strstr(text, "'fortran_order': False"));
+    const enum tsa_dtype dtype = strstr(text, "'<f8'") != NULL ? TSA_F64 : TSA_F32;
+    ck_assert(dtype == TSA_F64 || strstr(text, "'<f4'") != NULL);
+    const long start = ftell(file);
+    ck_assert_int_eq(fseek(file, 0, SEEK_END), 0);
+    *count = (size_t)(ftell(file) - start) / dtype_size(dtype);
+    ck_assert_int_eq(fseek(file, start, SEEK_SET), 0);
+    void *raw = make_zeros(*count, dtype);
+    double *data = malloc(*count * sizeof *data);
+    ck_assert_ptr_nonnull(data);
+    ck_assert_uint_eq(fread(raw, dtype_size(dtype), *count, file), *count);
+    for (size_t i = 0; i < *count; i++)
+        data[i] = get(raw, dtype, i);
+    free(raw);
+    fclose(file);
+    return data;
+}

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: MIT */
+/* What the tests share: problems with their expected results, strided tensors, comparisons. */
+#ifndef TSA_TEST_SUPPORT_H
+#define TSA_TEST_SUPPORT_H
+
+#include <check.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "internal.h"
+#include "model.h"
+#include "tsa.h"
+
+/* -- running ------------------------------------------------------------------------------ */
+
+/* TSA_TEST_QUICK=1: fewer and smaller cases, for emulators and sanitizers. */
+bool quick(void);
+/* Run the suite under CK_ENV and free it; the exit code of main(). */
+int run_suite(Suite *suite);
+TCase *add_case(Suite *suite, const char *name);
+/* The i-th usable instruction set, or NULL past the end. */
+const char *usable_isa(size_t i);
+/* Fail unless OpenMP, where it is on, grants a team of exactly `threads`. */
+void assert_team(int threads);
+
+/* -- numbers ------------------------------------------------------------------------------ */
+
+struct rng {
+    uint64_t state;
+};
+uint64_t rng_next(struct rng *r);
+double rng_uniform(struct rng *r); /* (0, 1) */
+double rng_normal(struct rng *r);
+size_t dtype_size(enum tsa_dtype dtype);
+double get(const void *data, enum tsa_dtype dtype, size_t i);
+void put(void *data, enum tsa_dtype dtype, size_t i, double x);
+/* `count` normal numbers times `scale`. */
+void fill_normal(struct rng *r, void *data, enum tsa_dtype dtype, size_t count, double scale);
+void *make_zeros(size_t count, enum tsa_dtype dtype);
+/* Unit roundoff of T: 2^-24 or 2^-53. */
+double roundoff(enum tsa_dtype dtype);
+
+/* -- tensors ------------------------------------------------------------------------------ */
+
+enum layout {
+    LAYOUT_BHND,     /* [batch][head][token][width] */
+    LAYOUT_BNHD,     /* [batch][token][head][width] */
+    LAYOUT_GAPS,     /* BHND with unused elements after every row, head and sequence */
+    LAYOUT_NEGATIVE, /* BHND with all three strides negative */
+    LAYOUT_SKEW,     /* [head][token][batch][width], one byte off any alignment */
+    LAYOUTS
+};
+
+/* A tensor in memory of its own; bytes that no element occupies hold a pattern. */
+struct strided {
+    struct tsa_tensor tensor;
+    size_t batch, heads, tokens, width;
+    unsigned char *memory;
+    size_t bytes;
+};
+/* Copies the dense [batch][heads][tokens][width] array in; NULL: all elements are NaN. */
+void strided_make(struct strided *s, enum layout layout, enum tsa_dtype dtype, size_t batch,
+                  size_t heads, size_t tokens, size_t width, const void *dense);
+void strided_free(struct strided *s);
+/* Copies the elements out; fails the test if a byte between them has changed. */
+void strided_read(const struct strided *s, void *dense);
+
+/* A dense [heads][tokens][width] view of every sequence. */
+struct tsa_tensor dense(void *data, enum tsa_dtype dtype, size_t heads, size_t tokens,
+                        size_t width);
+/* The same view from a token or a sequence on. */
+struct tsa_tensor from_token(struct tsa_tensor x, size_t token);
+struct tsa_tensor from_batch(struct tsa_tensor x, size_t batch);
+
+/* -- problems ------------------------------------------------------------------------------ */
+
+enum coefficients { COEF_TAYLOR, COEF_SHARED, COEF_PER_HEAD };
+enum temperatures { TEMP_TWO, TEMP_SHARED, TEMP_PER_HEAD };
+
+struct shape {
+    size_t d, dv, terms, chunk, heads, kv_heads, batch, tokens;
+    enum tsa_dtype dtype;
+    enum tsa_normalize normalize;
+    enum coefficients coefficients;
+    enum temperatures temperatures;
+};
+
+#define MAX_HEADS 16
+
+/* Inputs of T in dense arrays, and what the model makes of them. */
+struct problem {
+    struct shape shape;
+    double temperature[MAX_HEADS];
+    double coefficient[MAX_HEADS * TSA_MAX_TERMS];
+    struct model model;
+    struct tsa_tensor q, k, v; /* [batch][heads][tokens][.] dense */
+    void *o;                   /* expected outputs */
+    struct model_head **head;  /* [batch][kv_heads] expected states */
+    size_t o_count;            /* elements of o */
+};
+/* Random inputs, not yet run. */
+void problem_make(struct problem *p, const struct shape *shape, uint64_t seed);
+/* Let the model compute p->o and p->head. */
+void problem_solve(struct problem *p);
+void problem_free(struct problem *p);
+void problem_options(const struct problem *p, struct tsa_options *options);
+/* A plan for the problem; isa NULL, threads 0: defaults. */
+struct tsa_plan *problem_plan(const struct problem *p, const char *isa, int threads);
+struct tsa_plan *make_plan(const struct tsa_options *options);
+
+struct tsa_state **states_make(const struct tsa_plan *plan, size_t count);
+void states_free(struct tsa_state **states, size_t count);
+
+/* Fail unless the status is TSA_OK, with the text of the error. */
+void ok(enum tsa_status status, const struct tsa_error *err);
+
+/* -- comparisons --------------------------------------------------------------------------- */
+
+/* memcmp of `count` elements; on failure names the element and both values. */
+void assert_bits(const void *got, const void *want, enum tsa_dtype dtype, size_t count,
+                 const char *what);
+/* A layer of a state against the model's kv heads: counts and sums bit by bit. */
+void assert_state(const struct tsa_plan *plan, const struct tsa_state *state, size_t layer,
+                  const struct model *m, struct model_head *const *head, const char *what);
+/* All degrees of all kv heads of a layer, F x (dv+1) doubles each; free() it. */
+double *export_all(const struct tsa_plan *plan, const struct tsa_state *state, size_t layer,
+                   size_t *count);
+/* The export against the model's, within the rounding of adding the window. */
+void assert_export(const struct tsa_plan *plan, const struct tsa_state *state, size_t layer,
+                   const struct model *m, struct model_head *const *head, const char *what);
+void assert_equal(const struct tsa_plan *plan, const struct tsa_state *a,
+                  const struct tsa_state *b, bool wanted);
+/* |a - b| in units of the last place of b. */
+double ulps(double a, double b, enum tsa_dtype dtype);
+/* What the definition says, and how far T may be from it. */
+struct truth {
+    double value, bound;
+};
+/* Output (head h, query q) over keys 0..keys-1 of dense rows k, v, by the definition, with the
+ * error that the arithmetic may have in T (derived in support.c). `out` has dv entries. */
+void explicit_row(const struct model *m, size_t h, const void *q, const void *k, const void *v,
+                  size_t keys, struct truth *out);
+
+/* -- files ---------------------------------------------------------------------------------- */
+
+/* Path of a file in the data folder, or NULL if it is not there; static memory. */
+const char *data_path(const char *name);
+/* A .npy file (version 1.0, C order, <f4 or <f8) as doubles; fails the test if it is not one. */
+double *npy_read(const char *path, size_t *count);
+
+#endif
