@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: MIT */
+/* Merging of states and export of their sums, open windows included. */
+#include "config.h"
+
+#include "fpenv.h"
+#include "internal.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Elements of the arrays that folding a window needs, and their row strides. */
+struct scratch_sizes {
+    size_t ldb, ldp, base, phi, sums, ones, total;
+};
+
+/* false if they do not fit in size_t. */
+static bool scratch_sizes(const struct tsa_plan *p, struct scratch_sizes *s)
+{
+    size_t rows = tsa_round_up(p->chunk, TSA_ROW_PAD), sum;
+    size_t block = tsa_round_up(p->block, TSA_ROW_PAD);
+    /* Kernels with lanes = monomials may write past the end of a row by two vectors. */
+    s->ldp = block + 2 * TSA_MAX_LANES;
+    s->ldb = tsa_round_up(p->mono.base, TSA_ROW_PAD) + 2 * TSA_MAX_LANES;
+    s->ones = block + TSA_ROW_PAD;
+    return tsa_size_mul(rows, s->ldb, &s->base) && tsa_size_mul(rows, s->ldp, &s->phi) &&
+           tsa_size_mul(block, p->layout.ldv, &s->sums) && tsa_size_mul(s->sums, 3, &sum) &&
+           tsa_size_add(sum, 3 * s->ones, &sum) && tsa_size_add(sum, s->base, &sum) &&
+           tsa_size_add(sum, s->phi, &s->total);
+}
+
+#define T float
+#define TSA_KERNELS tsa_kernels_f32
+#define TSA_TABLE f32
+#define TSA_NAME(x) x##_f32
+#include "state_merge_tmpl.h"
+
+#define T double
+#define TSA_KERNELS tsa_kernels_f64
+#define TSA_TABLE f64
+#define TSA_NAME(x) x##_f64
+#include "state_merge_tmpl.h"
+
+size_t tsa_merge_scratch_bytes(const struct tsa_plan *plan)
+{
+    struct scratch_sizes s;
+    size_t bytes;
+    return scratch_sizes(plan, &s) && tsa_size_mul(s.total, plan->elem, &bytes) ? bytes
+                                                                                : SIZE_MAX;
+}
+
+static enum tsa_status no_scratch(struct tsa_error *err, size_t bytes)
+{
+    return tsa_fail(err, TSA_ENOMEM, "", "no memory for %zu bytes of scratch", bytes);
+}
+
+/* One layer of tsa_state_merge. */
+static void merge_layer(const struct tsa_plan *p, struct tsa_state *dst,
+                        const struct tsa_layout *dl, const struct tsa_state *src,
+                        const struct tsa_layout *sl, size_t layer, void *scratch)
+{
+    struct tsa_layer_head *to = tsa_state_layer(dst, layer);
+    const struct tsa_layer_head from = *tsa_state_layer(src, layer);
+    if (from.tokens == 0)
+        return;
+    for (size_t g = 0; g < p->kv_heads; g++) {
+        void *a = tsa_state_block(dst, dl, p->elem, layer, g);
+        const void *b = tsa_state_block(src, sl, p->elem, layer, g);
+        if (to->tokens == 0)
+            tsa_block_copy(p->elem, p->d, p->mono.total, (size_t)from.window, a, dl, b, sl);
+        else if (p->dtype == TSA_F32)
+            merge_block_f32(p, a, dl, b, sl, (size_t)from.window, scratch);
+        else
+            merge_block_f64(p, a, dl, b, sl, (size_t)from.window, scratch);
+    }
+    if (to->tokens == 0)
+        to->window = from.window;
+    to->tokens += from.tokens;
+}
+
+enum tsa_status tsa_state_merge(const struct tsa_plan *plan, struct tsa_state *dst,
+                                const struct tsa_state *src, struct tsa_workspace *ws,
+                                struct tsa_error *err)
+{
+    enum tsa_status status = tsa_state_check(plan, dst, true, "dst", TSA_NO_SEQUENCE, err);
+    if (status == TSA_OK)
+        status = tsa_state_check(plan, src, false, "src", TSA_NO_SEQUENCE, err);
+    if (status != TSA_OK)
+        return status;
+
+    bool fold = false;
+    for (size_t layer = 0; layer < plan->layers; layer++) {
+        uint64_t to = tsa_state_tokens(dst, layer), from = tsa_state_tokens(src, layer);
+        if (from > UINT64_MAX - to)
+            return tsa_fail(err, TSA_EOVERFLOW, "src",
+                            "layer %zu would have 2^64 tokens or more", layer);
+        fold = fold || (to > 0 && tsa_state_window(src, layer) > 0);
+    }
+    size_t bytes = tsa_merge_scratch_bytes(plan);
+    void *scratch = fold ? tsa_scratch_begin(plan, ws, bytes) : NULL;
+    if (fold && !scratch)
+        return no_scratch(err, bytes);
+
+    struct tsa_layout dl, sl;
+    tsa_state_layout(dst, &dl);
+    tsa_state_layout(src, &sl);
+    struct tsa_fpenv saved = tsa_fpenv_enter();
+    for (size_t layer = 0; layer < plan->layers; layer++)
+        merge_layer(plan, dst, &dl, src, &sl, layer, scratch);
+    tsa_fpenv_leave(saved);
+    dst->head.fold = plan->chunk;
+    if (scratch)
+        tsa_scratch_end(plan, ws, scratch, bytes);
+    return tsa_succeed(err);
+}
+
+static enum tsa_status check_export(const struct tsa_plan *p, const struct tsa_state *state,
+                                    size_t layer, size_t kv_head, size_t degree,
+                                    enum tsa_basis basis, const double *out, ptrdiff_t stride,
+                                    struct tsa_error *err)
+{
+    enum tsa_status status = tsa_state_check(p, state, false, "state", TSA_NO_SEQUENCE, err);
+    if (status == TSA_OK)
+        status = tsa_check_block(p, layer, kv_head, err);
+    if (status != TSA_OK)
+        return status;
+    if (degree >= p->terms) {
+        status = tsa_fail(err, TSA_EINVAL, "degree", "degree is %zu, the plan has 0 to %zu",
+                          degree, p->terms - 1);
+        tsa_error_numbers(err, (int64_t)p->terms - 1, (int64_t)degree);
+        return status;
+    }
+    if (basis != TSA_BASIS_PLAIN && basis != TSA_BASIS_SYMMETRIC)
+        return tsa_fail(err, TSA_EINVAL, "basis",
+                        "basis is %d, wanted TSA_BASIS_PLAIN (1) or TSA_BASIS_SYMMETRIC (2)",
+                        (int)basis);
+    if (!out)
+        return tsa_fail(err, TSA_EINVAL, "out", "out is NULL");
+    if (stride < (ptrdiff_t)p->dv + 1) {
+        status = tsa_fail(err, TSA_EINVAL, "stride", "stride is %td, wanted %zu or more", stride,
+                          p->dv + 1);
+        tsa_error_numbers(err, (int64_t)p->dv + 1, stride);
+        return status;
+    }
+    return TSA_OK;
+}
+
+enum tsa_status tsa_state_export(const struct tsa_plan *plan, const struct tsa_state *state,
+                                 size_t layer, size_t kv_head, size_t degree,
+                                 enum tsa_basis basis, double *out, ptrdiff_t stride,
+                                 struct tsa_error *err)
+{
+    enum tsa_status status =
+        check_export(plan, state, layer, kv_head, degree, basis, out, stride, err);
+    if (status != TSA_OK)
+        return status;
+
+    size_t w = tsa_state_window(state, layer), bytes = tsa_merge_scratch_bytes(plan);
+    void *scratch = w > 0 ? tsa_scratch_begin(plan, NULL, bytes) : NULL;
+    if (w > 0 && !scratch)
+        return no_scratch(err, bytes);
+
+    struct tsa_layout l;
+    struct tsa_tuple first, *tuple = NULL;
+    if (basis == TSA_BASIS_SYMMETRIC) {
+        tuple = &first;
+        tsa_tuple_first(tuple, plan->d, degree);
+    }
+    tsa_state_layout(state, &l);
+    const void *block = tsa_state_block(state, &l, plan->elem, layer, kv_head);
+    struct tsa_fpenv saved = tsa_fpenv_enter();
+    if (plan->dtype == TSA_F32)
+        export_block_f32(plan, block, &l, w, degree, tuple, scratch, out, stride);
+    else
+        export_block_f64(plan, block, &l, w, degree, tuple, scratch, out, stride);
+    tsa_fpenv_leave(saved);
+    if (scratch)
+        tsa_scratch_end(plan, NULL, scratch, bytes);
+    return tsa_succeed(err);
+}
