@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: MIT */
+/* `tsa attend`: attention on .npy files. */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#include "attend.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd.h"
+#include "output.h"
+
+/* What is printed. */
+struct results {
+    const struct tsa_plan *plan;
+    size_t calls, folds;
+    double seconds;
+    double relative_l2, max_abs;   /* with --compare */
+    struct attend_report *reports; /* with --report */
+};
+
+void attend_plan_options(const struct attend *a, struct tsa_options *options)
+{
+    const struct attend_options *o = &a->options;
+    tsa_options_init(options, sizeof *options);
+    options->head_dim = a->head_dim;
+    options->value_dim = a->value_dim;
+    options->terms = o->terms;
+    options->heads = a->heads;
+    options->kv_heads = a->kv_heads;
+    options->chunk = o->chunk;
+    options->dtype = o->dtype;
+    options->normalize = o->normalize;
+    options->temperature = o->temperature;
+    options->coefficients = o->coefficient_count > 0 ? o->coefficients : NULL;
+    options->threads = o->threads;
+    options->isa = o->isa;
+}
+
+struct feed attend_feed(const struct attend *a, const struct tsa_plan *plan,
+                        struct progress *progress)
+{
+    return (struct feed){
+        .plan = plan,
+        .q = a->tq,
+        .k = a->tk,
+        .v = a->tv,
+        .batch = a->batch,
+        .queries = a->queries,
+        .keys = a->keys,
+        .head_dim = a->head_dim,
+        .causal = !a->options.noncausal,
+        .step = a->options.step,
+        .progress = progress,
+    };
+}
+
+int attend_fail(const struct attend *a, const struct feed *feed, enum tsa_status status,
+                const struct tsa_error *err)
+{
+    const char *argument = err->argument != NULL ? err->argument : "";
+    const char *path = strcmp(argument, "q") == 0   ? a->options.q
+                       : strcmp(argument, "k") == 0 ? a->options.k
+                       : strcmp(argument, "v") == 0 ? a->options.v
+                                                    : NULL;
+    if (path != NULL && err->token >= 0 && feed->start > 0)
+        return cmd_fail("%s: %s (tokens counted from %zu, where the call starts)", path, err->text,
+                        feed->start);
+    return cmd_fail_library(path, status, err);
+}
+
+static int run(const struct attend *a, bool softmax, struct tsa_tensor o, struct results *results)
+{
+    struct tsa_error err = {.status = TSA_OK};
+    struct progress progress;
+    progress_start(&progress, softmax ? "softmax" : "attend");
+    struct feed feed = attend_feed(a, results->plan, &progress);
+    feed.o = o;
+    double start = cmd_seconds();
+    enum tsa_status status = softmax ? feed_softmax(&feed, &err) : feed_states(&feed, &err);
+    progress_end(&progress);
+    if (status != TSA_OK)
+        return attend_fail(a, &feed, status, &err);
+    if (softmax == a->options.softmax) { /* the main run, not that of --compare */
+        results->seconds = cmd_seconds() - start;
+        results->calls = feed.calls;
+        results->folds = feed.folds;
+    }
+    return CMD_OK;
+}
+
+static double element(const void *data, enum tsa_dtype dtype, size_t i)
+{
+    return dtype == TSA_F64 ? ((const double *)data)[i] : ((const float *)data)[i];
+}
+
+static int compare(const struct attend *a, struct results *results)
+{
+    void *exact = malloc(a->out_bytes > 0 ? a->out_bytes : 1);
+    if (exact == NULL)
+        return cmd_fail("--compare: no memory for another output of %zu bytes", a->out_bytes);
+    struct tsa_tensor o = a->to;
+    o.data = exact;
+    int code = run(a, true, o, results);
+    double square = 0, difference = 0;
+    size_t elements = a->out_bytes / cmd_dtype_size(a->options.dtype);
+    for (size_t i = 0; code == CMD_OK && i < elements; i++) {
+        double want = element(exact, a->options.dtype, i);
+        double delta = element(a->out, a->options.dtype, i) - want;
+        square += want * want;
+        difference += delta * delta;
+        /* Unlike fmax(), this keeps a NaN. */
+        if (!(fabs(delta) <= results->max_abs))
+            results->max_abs = fabs(delta);
+    }
+    results->relative_l2 = difference == 0 ? 0 : sqrt(difference / square);
+    free(exact);
+    return code;
+}
+
+static int write_output(const struct attend *a, struct output *output)
+{
+    const size_t shape[NPY_MAX_RANK] = {a->batch, a->heads, a->queries, a->value_dim};
+    npy_write_head(output->stream, a->options.dtype, a->rank, shape + NPY_MAX_RANK - a->rank);
+    fwrite(a->out, 1, a->out_bytes, output->stream);
+    return output_commit(output, a->options.o) ? CMD_OK : CMD_FAILURE;
+}
+
+/* -- printing --------------------------------------------------------------------------------- */
+
+static int print_json(const struct attend *a, const struct results *r)
+{
+    const struct attend_options *o = &a->options;
+    json_t *root = json_pack(
+        "{s:s, s:s, s:i, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}",
+        "method", o->softmax ? "softmax" : "taylor", "isa", tsa_plan_isa(r->plan), "threads",
+        tsa_plan_threads(r->plan), "dtype", cmd_dtype_name(o->dtype),
+        "terms", (json_int_t)o->terms, "chunk", (json_int_t)tsa_plan_chunk(r->plan),
+        "sequences", (json_int_t)a->batch, "heads", (json_int_t)a->heads,
+        "kv_heads", (json_int_t)a->kv_heads, "head_dim", (json_int_t)a->head_dim,
+        "value_dim", (json_int_t)a->value_dim, "tokens", (json_int_t)a->keys,
+        "calls", (json_int_t)r->calls, "folds", (json_int_t)r->folds,
+        "seconds", cmd_json_number(r->seconds));
+    if (root != NULL && o->compare)
+        json_object_set_new(root, "taylor_vs_softmax",
+                            json_pack("{s:o, s:o}", "relative_l2", cmd_json_number(r->relative_l2),
+                                      "max_abs", cmd_json_number(r->max_abs)));
+    if (root != NULL && o->report) {
+        json_t *heads = json_array();
+        for (size_t h = 0; h < a->heads; h++)
+            json_array_append_new(
+                heads, json_pack("{s:I, s:I, s:I, s:I, s:o, s:o}", "head", (json_int_t)h, "rows",
+                                 (json_int_t)r->reports[h].rows, "nonpositive",
+                                 (json_int_t)r->reports[h].nonpositive, "near_zero",
+                                 (json_int_t)r->reports[h].near_zero, "smallest_mean_weight",
+                                 cmd_json_number(r->reports[h].smallest_mean),
+                                 "largest_qk_over_a", cmd_json_number(r->reports[h].largest)));
+        json_object_set_new(root, "report", heads);
+    }
+    return cmd_json_print(root);
+}
+
+static void print_report(const struct attend *a, const struct results *r)
+{
+    printf("\nreport: denominators (in f64) and scores of each head\n"
+           "  head        rows       <= 0     near 0   smallest/key   largest |q||k|/a\n");
+    for (size_t h = 0; h < a->heads; h++) {
+        const struct attend_report *p = &r->reports[h];
+        printf("  %4zu %11zu %10zu %10zu   %12.5g   %16.5g\n", h, p->rows, p->nonpositive,
+               p->near_zero, p->smallest_mean, p->largest);
+    }
+    printf("  near 0: the mean weight of a row's keys is within %g c_0 of 0\n", ATTEND_NEAR_ZERO);
+}
+
+static int print_text(const struct attend *a, const struct results *r)
+{
+    const struct attend_options *o = &a->options;
+    const size_t shape[NPY_MAX_RANK] = {a->batch, a->heads, a->queries, a->value_dim};
+    char text[NPY_SHAPE_TEXT];
+    printf("output     %s, %s, %s\n", o->o, cmd_dtype_name(o->dtype),
+           npy_shape_text(a->rank, shape + NPY_MAX_RANK - a->rank, text));
+    if (o->softmax)
+        printf("method     softmax, temperature %g, ", o->temperature);
+    else
+        printf("method     taylor, %zu term%s, chunk %zu, temperature %g, ", o->terms,
+               o->terms == 1 ? "" : "s", tsa_plan_chunk(r->plan), o->temperature);
+    printf("normalize %s, %s\n", o->normalize == TSA_NORMALIZE_L2 ? "l2" : "none",
+           o->noncausal ? "noncausal" : "causal");
+    printf("computed   on %s, %d thread%s, %zu call%s, %zu fold%s a sequence, %.3f s\n",
+           tsa_plan_isa(r->plan), tsa_plan_threads(r->plan),
+           tsa_plan_threads(r->plan) == 1 ? "" : "s", r->calls, r->calls == 1 ? "" : "s",
+           r->folds, r->folds == 1 ? "" : "s", r->seconds);
+    if (o->compare)
+        printf("softmax    relative l2 difference %.3g, largest %.3g\n", r->relative_l2,
+               r->max_abs);
+    if (o->report)
+        print_report(a, r);
+    return CMD_OK;
+}
+
+/* -- the whole -------------------------------------------------------------------------------- */
+
+static int attend_problem(struct attend *a, struct output *output, struct results *results)
+{
+    int code = run(a, a->options.softmax, a->to, results);
+    if (code == CMD_OK && a->options.compare)
+        code = compare(a, results);
+    if (code == CMD_OK && a->options.report) {
+        results->reports = calloc(a->heads, sizeof *results->reports);
+        code = results->reports != NULL ? attend_report(a, results->reports)
+                                        : cmd_fail("--report: no memory for %zu heads", a->heads);
+    }
+    if (code == CMD_OK)
+        code = write_output(a, output);
+    if (code == CMD_OK)
+        code = a->options.json ? print_json(a, results) : print_text(a, results);
+    return code;
+}
+
+int cmd_attend(int argc, char **argv)
+{
+    struct attend a = {.out = NULL};
+    struct output output = {.stream = NULL};
+    struct results results = {.plan = NULL};
+    struct tsa_options options;
+    struct tsa_plan *plan = NULL;
+    bool done;
+    int code = attend_parse(argc, argv, &a.options, &done);
+    if (code != CMD_OK || done)
+        return code;
+    code = attend_load(&a);
+    if (code == CMD_OK) {
+        attend_plan_options(&a, &options);
+        code = cmd_plan(&options, &plan);
+        results.plan = plan;
+    }
+    if (code == CMD_OK && !output_open(&output, a.options.o))
+        code = CMD_FAILURE;
+    if (code == CMD_OK)
+        code = attend_problem(&a, &output, &results);
+    output_discard(&output);
+    tsa_plan_destroy(plan);
+    free(results.reports);
+    free(a.out);
+    npy_free(&a.q);
+    npy_free(&a.k);
+    npy_free(&a.v);
+    return code;
+}

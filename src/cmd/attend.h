@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT */
+/* The parts of `tsa attend`. */
+#ifndef TSA_ATTEND_H
+#define TSA_ATTEND_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "feed.h"
+#include "npy.h"
+#include "tsa.h"
+
+/* What the command line asks for. */
+struct attend_options {
+    const char *q, *k, *v, *o;
+    size_t terms, chunk, step;
+    int threads;
+    const char *isa;
+    double temperature;
+    enum tsa_normalize normalize;
+    enum tsa_dtype dtype; /* 0: as the queries' file */
+    double coefficients[TSA_MAX_TERMS];
+    size_t coefficient_count; /* 0: Taylor's */
+    bool softmax, noncausal, compare, report, json;
+};
+
+/* The problem in the files. */
+struct attend {
+    struct attend_options options;
+    struct npy q, k, v;
+    size_t rank, batch, heads, kv_heads, queries, keys, head_dim, value_dim;
+    struct tsa_tensor tq, tk, tv, to;
+    void *out;
+    size_t out_bytes;
+};
+
+/* What the plan for the problem is made from; change it as needed. */
+void attend_plan_options(const struct attend *attend, struct tsa_options *options);
+/* The problem as a feed without outputs. */
+struct feed attend_feed(const struct attend *attend, const struct tsa_plan *plan,
+                        struct progress *progress);
+/* Name the file and the token in what the library said of a feed. Returns CMD_FAILURE. */
+int attend_fail(const struct attend *attend, const struct feed *feed, enum tsa_status status,
+                const struct tsa_error *err);
+
+/* -- input.c: options and files to a problem; an exit code, after a line on stderr ------------- */
+
+int attend_parse(int argc, char **argv, struct attend_options *options, bool *done);
+int attend_load(struct attend *attend);
+/* A contiguous tensor of the problem's rank. */
+struct tsa_tensor attend_tensor(void *data, enum tsa_dtype dtype, size_t heads, size_t tokens,
+                                size_t width);
+
+/* -- report.c -------------------------------------------------------------------------------- */
+
+/* One query head, over the whole batch. */
+struct attend_report {
+    double largest;       /* |q_t| |k_i| / a over the pairs that meet, after normalisation */
+    double smallest_mean; /* smallest denominator over the number of keys it sums */
+    size_t rows, nonpositive, near_zero;
+};
+
+/* Denominators nearer to 0 than this, per key and in units of c_0, are counted as near it. */
+#define ATTEND_NEAR_ZERO 1e-3
+
+/* Fill one entry per head. Returns an exit code. */
+int attend_report(const struct attend *attend, struct attend_report *heads);
+
+#endif

@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: MIT */
+/* Diagnostics, strict option values and printing, shared by the subcommands. */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#include "cmd.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <limits.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static const char *cmd_name = "tsa";
+
+void cmd_set_name(const char *name)
+{
+    cmd_name = name;
+}
+
+/* One line whatever file names and option values hold. */
+static void print_line(const char *format, va_list arguments, const char *hint)
+{
+    char line[2048];
+    vsnprintf(line, sizeof line, format, arguments);
+    for (char *c = line; *c != '\0'; c++)
+        if (iscntrl((unsigned char)*c))
+            *c = '?';
+    fflush(stdout);
+    fprintf(stderr, "%s: %s%s\n", cmd_name, line, hint);
+}
+
+int cmd_fail(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    print_line(format, arguments, "");
+    va_end(arguments);
+    return CMD_FAILURE;
+}
+
+int cmd_usage(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    print_line(format, arguments, " (--help lists the options)");
+    va_end(arguments);
+    return CMD_USAGE;
+}
+
+int cmd_fail_library(const char *culprit, enum tsa_status status, const struct tsa_error *err)
+{
+    const char *text = err->text[0] != '\0' ? err->text : tsa_status_string(status);
+    if (culprit != NULL)
+        return cmd_fail("%s: %s", culprit, text);
+    return cmd_fail("%s", text);
+}
+
+int cmd_bad_option(int c, char **argv)
+{
+    const char *word = argv[optind - 1];
+    /* A long option has no letter of its own; a letter may stand anywhere in its word. */
+    bool letter = optopt != 0 && isprint(optopt) && strncmp(word, "--", 2) != 0;
+    if (c == ':')
+        return letter ? cmd_usage("-%c: needs a value", optopt)
+                      : cmd_usage("%s: needs a value", word);
+    if (letter)
+        return cmd_usage("-%c: unknown option", optopt);
+    if (optopt != 0 && strchr(word, '=') != NULL)
+        return cmd_usage("%s: takes no value", word);
+    return cmd_usage("%s: unknown or ambiguous option", word);
+}
+
+int cmd_no_operands(int argc, char **argv)
+{
+    if (optind < argc)
+        return cmd_usage("'%s': unexpected argument", argv[optind]);
+    return CMD_OK;
+}
+
+bool cmd_parse_size(const char *option, const char *text, size_t low, size_t high, size_t *value)
+{
+    bool digits = text[0] != '\0' && text[strspn(text, "0123456789")] == '\0';
+    errno = 0;
+    unsigned long long number = digits ? strtoull(text, NULL, 10) : 0;
+    if (!digits || errno == ERANGE || number < low || number > high) {
+        if (high == SIZE_MAX)
+            cmd_usage("%s: '%s' found; wanted an integer of at least %zu%s", option, text, low,
+                      digits && number >= low ? " that fits in memory's addresses" : "");
+        else
+            cmd_usage("%s: '%s' found; wanted an integer from %zu to %zu", option, text, low,
+                      high);
+        return false;
+    }
+    *value = (size_t)number;
+    return true;
+}
+
+bool cmd_parse_double(const char *option, const char *text, bool positive, double *value)
+{
+    char *end = NULL;
+    double number = strtod(text, &end);
+    bool whole = text[0] != '\0' && !isspace((unsigned char)text[0]) && *end == '\0';
+    if (!whole || !isfinite(number) || (positive && !(number > 0))) {
+        cmd_usage("%s: '%s' found; wanted a finite number%s", option, text,
+                  positive ? " greater than 0" : "");
+        return false;
+    }
+    *value = number;
+    return true;
+}
+
+bool cmd_parse_dtype(const char *option, const char *text, enum tsa_dtype *value)
+{
+    if (strcmp(text, "f32") == 0) {
+        *value = TSA_F32;
+    } else if (strcmp(text, "f64") == 0) {
+        *value = TSA_F64;
+    } else if (strcmp(text, "bf16") == 0 || strcmp(text, "f16") == 0) {
+        cmd_usage("%s: %s is not in this version; f32 and f64 are", option, text);
+        return false;
+    } else {
+        cmd_usage("%s: '%s' found; wanted f32 or f64", option, text);
+        return false;
+    }
+    return true;
+}
+
+bool cmd_parse_threads(const char *option, const char *text, int *value)
+{
+    size_t number;
+    if (!cmd_parse_size(option, text, 0, INT_MAX, &number))
+        return false;
+    *value = (int)number;
+    return true;
+}
+
+bool cmd_parse_isa(const char *option, const char *text, const char **value)
+{
+    char list[256] = "";
+    size_t used = 0;
+    int usable;
+    const char *name;
+    for (size_t i = 0; (name = tsa_isa_list(i, &usable)) != NULL; i++) {
+        if (!usable)
+            continue;
+        if (strcmp(name, text) == 0) {
+            *value = name;
+            return true;
+        }
+        if (used < sizeof list)
+            used += (size_t)snprintf(list + used, sizeof list - used, "%s%s",
+                                     used == 0 ? "" : ", ", name);
+    }
+    cmd_usage("%s: '%s' found; usable here: %s", option, text, list);
+    return false;
+}
+
+int cmd_plan(const struct tsa_options *options, struct tsa_plan **plan)
+{
+    struct tsa_error err = {.status = TSA_OK};
+    enum tsa_status status = tsa_plan_create(options, plan, &err);
+    if (status == TSA_OK)
+        return CMD_OK;
+    *plan = NULL;
+    /* Values whose limits only the library knows. */
+    static const char *const options_by_name[] = {"temperature", "coefficients", "threads"};
+    for (size_t i = 0; err.argument != NULL && i < 3; i++)
+        if (strcmp(err.argument, options_by_name[i]) == 0)
+            return cmd_usage("--%s: %s", options_by_name[i], err.text);
+    return cmd_fail_library(NULL, status, &err);
+}
+
+const char *cmd_count_text(uint64_t n, char *text)
+{
+    char digits[24];
+    int length = snprintf(digits, sizeof digits, "%llu", (unsigned long long)n);
+    char *out = text;
+    for (int i = 0; i < length; i++) {
+        if (i > 0 && (length - i) % 3 == 0)
+            *out++ = ',';
+        *out++ = digits[i];
+    }
+    *out = '\0';
+    return text;
+}
+
+const char *cmd_bytes_text(double bytes, char *text)
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    size_t unit = 0;
+    while (bytes >= 1024 && unit + 1 < sizeof units / sizeof units[0]) {
+        bytes /= 1024;
+        unit++;
+    }
+    snprintf(text, CMD_NUMBER_TEXT, unit == 0 ? "%.0f %s" : "%.1f %s", bytes, units[unit]);
+    return text;
+}
+
+const char *cmd_dtype_name(enum tsa_dtype dtype)
+{
+    return dtype == TSA_F64 ? "f64" : "f32";
+}
+
+size_t cmd_dtype_size(enum tsa_dtype dtype)
+{
+    return dtype == TSA_F64 ? sizeof(double) : sizeof(float);
+}
+
+json_t *cmd_json_number(double x)
+{
+    return isfinite(x) ? json_real(x) : json_null();
+}
+
+int cmd_json_print(json_t *root)
+{
+    int code = CMD_OK;
+    if (root == NULL || json_dumpf(root, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(12)) != 0)
+        code = cmd_fail("the JSON could not be written");
+    else
+        putchar('\n');
+    json_decref(root);
+    return code;
+}
+
+void cmd_print_version(void)
+{
+    printf("tsa %s (arithmetic %d)\n", tsa_version(), tsa_arithmetic());
+}
+
+double cmd_seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}

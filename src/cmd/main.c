@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT */
+/* The command tsa: find the subcommand and run it. */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "bench.h"
+#include "cmd.h"
+
+static const char help[] =
+    "usage: tsa COMMAND [options]\n"
+    "\n"
+    "Attention with a truncated exponential kernel, as a fixed number of recurrent states.\n"
+    "\n"
+    "  demo      the main job at a glance; needs no files\n"
+    "  attend    attention on .npy files\n"
+    "  size      features and state bytes of a shape, and when a key/value cache is larger\n"
+    "  bench     time problems such as prefill:b1:h8:n8192:d16:dv64:t3\n"
+    "  info      version, instruction sets, threads\n"
+    "\n"
+    "tsa COMMAND --help tells the options. Exit status: 0 done, 1 failure, 2 usage.\n"
+    "\n"
+    "  --help, --version\n";
+
+static const struct {
+    const char *word, *name;
+    int (*run)(int argc, char **argv);
+} commands[] = {
+    {"attend", "tsa attend", cmd_attend}, {"bench", "tsa bench", tsa_bench_main},
+    {"demo", "tsa demo", cmd_demo},       {"info", "tsa info", cmd_info},
+    {"size", "tsa size", cmd_size},
+};
+
+static int dispatch(int argc, char **argv)
+{
+    if (argc < 2)
+        return cmd_usage("wanted a command: attend, bench, demo, info or size");
+    const char *word = argv[1];
+    if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0) {
+        fputs(help, stdout);
+        return CMD_OK;
+    }
+    if (strcmp(word, "--version") == 0) {
+        cmd_print_version();
+        return CMD_OK;
+    }
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
+        if (strcmp(word, commands[i].word) == 0) {
+            cmd_set_name(commands[i].name);
+            return commands[i].run(argc - 1, argv + 1);
+        }
+    }
+    if (strcmp(word, "state") == 0)
+        return cmd_usage("state: not in this version");
+    return cmd_usage("'%s' found; wanted a command: attend, bench, demo, info or size", word);
+}
+
+int main(int argc, char **argv)
+{
+    int code = dispatch(argc, argv);
+    /* Results that did not reach their file are a failure, even if nothing else was. */
+    errno = 0;
+    bool lost = ferror(stdout) != 0;
+    lost |= fclose(stdout) != 0;
+    if (lost && code == CMD_OK)
+        code = cmd_fail("standard output: %s", errno != 0 ? strerror(errno) : "writing failed");
+    return code;
+}

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: MIT */
+/* `tsa attend --report`: how far a problem is from where a truncated series can follow.
+ *
+ * The denominators come from the recurrence itself, in f64, in time proportional to N. Before
+ * the keys one zero key is absorbed, whose weight is p(0) = c_0 for every query; its value is 1,
+ * all others are 0. Then the output is o_t = c_0 / (c_0 + den_t), so den_t = c_0/o_t - c_0. */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "attend.h"
+#include "cmd.h"
+
+static double element(const struct tsa_tensor *t, ptrdiff_t i)
+{
+    return t->dtype == TSA_F64 ? ((const double *)t->data)[i] : ((const float *)t->data)[i];
+}
+
+/* Length of a row after normalisation. */
+static double row_norm(const struct attend *a, const struct tsa_tensor *t, ptrdiff_t at)
+{
+    double norm = 0;
+    for (size_t c = 0; c < a->head_dim; c++)
+        norm = hypot(norm, element(t, at + (ptrdiff_t)c));
+    return a->options.normalize == TSA_NORMALIZE_L2 && norm > 0 ? 1 : norm;
+}
+
+static double largest_product(const struct attend *a, size_t b, size_t h)
+{
+    size_t kv_head = h / (a->heads / a->kv_heads);
+    ptrdiff_t q = (ptrdiff_t)b * a->tq.batch + (ptrdiff_t)h * a->tq.head;
+    ptrdiff_t k = (ptrdiff_t)b * a->tk.batch + (ptrdiff_t)kv_head * a->tk.head;
+    double largest_k = 0, largest = 0;
+    size_t seen = 0;
+    for (size_t t = 0; t < a->queries; t++) {
+        for (size_t end = a->options.noncausal ? a->keys : t + 1; seen < end; seen++)
+            largest_k = fmax(largest_k, row_norm(a, &a->tk, k + (ptrdiff_t)seen * a->tk.token));
+        double product = row_norm(a, &a->tq, q + (ptrdiff_t)t * a->tq.token) * largest_k;
+        largest = fmax(largest, product / a->options.temperature);
+    }
+    return largest;
+}
+
+/* Outputs of the marked problem, one column: the caller frees it. */
+static int marked_outputs(const struct attend *a, double c0, double **rows)
+{
+    struct tsa_options options;
+    struct tsa_plan *plan = NULL;
+    struct tsa_error err = {.status = TSA_OK};
+    struct progress progress;
+    double coefficients[TSA_MAX_TERMS], zero = 0;
+    attend_plan_options(a, &options);
+    options.dtype = TSA_F64;
+    options.value_dim = 1;
+    if (a->options.coefficient_count > 0) {
+        for (size_t m = 0; m < a->options.terms; m++)
+            coefficients[m] = m == 0 ? c0 : a->options.coefficients[m];
+        options.coefficients = coefficients;
+    }
+    int code = cmd_plan(&options, &plan);
+    if (code != CMD_OK)
+        return code;
+    *rows = calloc(a->batch * a->heads * a->queries + 1, sizeof **rows);
+    progress_start(&progress, "denominators");
+    struct feed feed = attend_feed(a, plan, &progress);
+    feed.v = (struct tsa_tensor){.data = &zero, .dtype = TSA_F64};
+    feed.o = attend_tensor(*rows, TSA_F64, a->heads, a->queries, 1);
+    feed.marker = true;
+    feed.step = 0;
+    enum tsa_status status = *rows != NULL ? feed_states(&feed, &err) : TSA_ENOMEM;
+    progress_end(&progress);
+    tsa_plan_destroy(plan);
+    return status == TSA_OK ? CMD_OK : attend_fail(a, &feed, status, &err);
+}
+
+int attend_report(const struct attend *a, struct attend_report *heads)
+{
+    const struct attend_options *o = &a->options;
+    double c0 = o->coefficient_count > 0 ? o->coefficients[0] : 1;
+    /* The marker needs a weight: where c_0 is 0 take 1, and take it away from the sums again. */
+    double marker = c0 != 0 ? c0 : 1;
+    double *rows = NULL;
+    int code = marked_outputs(a, marker, &rows);
+    for (size_t h = 0; code == CMD_OK && h < a->heads; h++) {
+        struct attend_report *r = &heads[h];
+        *r = (struct attend_report){.smallest_mean = INFINITY};
+        for (size_t b = 0; b < a->batch; b++) {
+            const double *row = rows + (b * a->heads + h) * a->queries;
+            r->largest = fmax(r->largest, largest_product(a, b, h));
+            for (size_t t = 0; t < a->queries; t++) {
+                double seen = (double)(o->noncausal ? a->keys : t + 1);
+                double mean = (marker / row[t] - marker) / seen - (marker - c0);
+                r->rows++;
+                r->nonpositive += mean <= 0;
+                r->near_zero += fabs(mean) < ATTEND_NEAR_ZERO * fabs(marker);
+                r->smallest_mean = fmin(r->smallest_mean, mean);
+            }
+        }
+    }
+    free(rows);
+    return code;
+}
