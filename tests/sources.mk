@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: MIT
 # Programs on Check, each one tests/check_<name>.c with the shared helpers; and scripts.
-TSA_CHECKS =
+TSA_CHECKS = tests/check_contract tests/check_exact
 TSA_SHELL_TESTS = tests/exports.sh
-TSA_TEST_SUPPORT = tests/model.c tests/model.h tests/model_tmpl.h tests/support.c tests/support.h \
-	tests/kcheck.c tests/kcheck.h
+TSA_TEST_SUPPORT = tests/kcheck.h tests/kernels_features_tmpl.h tests/kernels_model_tmpl.h \
+	tests/kernels_rows_tmpl.h tests/kernels_state_tmpl.h tests/kernels_types.h tests/model.h \
+	tests/model_tmpl.h tests/support.h tests/kcheck.c tests/model.c tests/support.c
 
 # The same makefile variables serve all programs, so a new one is one word in TSA_CHECKS.
 AM_CPPFLAGS += $(CHECK_CFLAGS)
