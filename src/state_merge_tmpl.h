@@ -25,8 +25,6 @@ static void TSA_NAME(carve)(const struct tsa_plan *p, T *scratch, struct TSA_NAM
     a->ones_hi = a->local + s.sums;
     a->ones_lo = a->ones_hi + s.ones;
     a->ones_local = a->ones_lo + s.ones;
-    /* The columns that pad a row of sums are added as well: as zeros. */
-    memset(a->local, 0, s.sums * sizeof(T));
 }
 
 /* The lower degrees of the window's keys, once per block of a state. */
@@ -53,7 +51,7 @@ static void TSA_NAME(folded)(const struct tsa_plan *p, const T *block,
     memcpy(a->ones_hi, block + l->ones_hi + f0, count * sizeof(T));
     memcpy(a->ones_lo, block + l->ones_lo + f0, count * sizeof(T));
     k->phi_k(&p->mono, f0, f1, w, a->base, (ptrdiff_t)a->ldb, NULL, a->phi, ldp);
-    k->update(count, p->dv, w, a->phi, ldp, block + l->v, ldv, a->local, ldv);
+    k->update(count, l->ldv, w, a->phi, ldp, block + l->v, ldv, a->local, ldv);
     k->fold(sums, a->hi, a->lo, a->local, NULL);
     k->ones_k(count, w, a->phi, ldp, a->ones_local);
     k->fold(count, a->ones_hi, a->ones_lo, a->ones_local, NULL);
@@ -92,15 +90,16 @@ static void TSA_NAME(export_rows)(size_t count, size_t dv, size_t ldv, const T *
                                   const T *ones_hi, const T *ones_lo, struct tsa_tuple *tuple,
                                   double *out, ptrdiff_t stride)
 {
-    for (size_t f = 0; f < count; f++, out += stride) {
+    for (size_t f = 0; f < count; f++) {
         const T *row_hi = hi + f * ldv, *row_lo = lo + f * ldv;
+        double *row = out + (ptrdiff_t)f * stride;
         for (size_t c = 0; c < dv; c++)
-            out[c] = (double)row_hi[c] + (double)row_lo[c];
-        out[dv] = (double)ones_hi[f] + (double)ones_lo[f];
+            row[c] = (double)row_hi[c] + (double)row_lo[c];
+        row[dv] = (double)ones_hi[f] + (double)ones_lo[f];
         if (tuple) {
             double factor = sqrt(tsa_tuple_multiplicity(tuple));
             for (size_t c = 0; c <= dv; c++)
-                out[c] *= factor;
+                row[c] *= factor;
             tsa_tuple_next(tuple);
         }
     }
@@ -122,11 +121,11 @@ static void TSA_NAME(export_block)(const struct tsa_plan *p, const void *from,
     struct TSA_NAME(arrays) a;
     TSA_NAME(carve)(p, scratch, &a);
     TSA_NAME(window_base)(p, block, l, w, &a);
-    for (size_t f0 = start; f0 < end; f0 += p->block, out += (ptrdiff_t)p->block * stride) {
+    for (size_t f0 = start; f0 < end; f0 += p->block) {
         size_t f1 = end - f0 < p->block ? end : f0 + p->block;
         TSA_NAME(folded)(p, block, l, w, f0, f1, &a);
         TSA_NAME(export_rows)(f1 - f0, p->dv, l->ldv, a.hi, a.lo, a.ones_hi, a.ones_lo, tuple,
-                              out, stride);
+                              out + (ptrdiff_t)(f0 - start) * stride, stride);
     }
 }
 
