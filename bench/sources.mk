@@ -1,13 +1,18 @@
 # SPDX-License-Identifier: MIT
 # The benchmark is part of the command. Its loops per instruction set are compiled like kernels.
-TSA_BENCH_SOURCES = bench/bench.h bench/contender.h bench/contender_tmpl.h bench/peak_tmpl.h \
-	bench/unit.h bench/contender.c bench/contender_openblas.c bench/contender_xsmm.c \
-	bench/inputs.c bench/machine.c bench/problem.c bench/timing.c
+TSA_BENCH_HEADERS = bench/bench.h bench/contender.h bench/contender_tmpl.h bench/kernels_tmpl.h \
+	bench/peak_tmpl.h bench/unit.h
+TSA_BENCH_SOURCES = bench/bench.h bench/contender.h bench/contender_tmpl.h bench/kernels_tmpl.h \
+	bench/peak_tmpl.h bench/unit.h bench/bench.c bench/contender.c bench/contender_openblas.c \
+	bench/contender_xsmm.c bench/grid.c bench/inputs.c bench/kernels.c bench/machine.c \
+	bench/op.c bench/op_report.c bench/problem.c bench/report.c bench/timing.c
+EXTRA_DIST += bench/README bench/plot bench/peak_avx512.c bench/peak_avx2.c bench/peak_neon.c
+TSA_DOCS += doc/bench.md
+
 TSA_BENCH_LIBS = libbench_scalar.la
 noinst_LTLIBRARIES += libbench_scalar.la
 libbench_scalar_la_SOURCES = bench/peak_scalar.c
 libbench_scalar_la_CPPFLAGS = $(AM_CPPFLAGS) -DTSA_BENCH_FLAGS='"$(CFLAGS)"'
-EXTRA_DIST += bench/peak_avx2.c bench/peak_neon.c
 
 if TSA_HAVE_AVX512
 TSA_BENCH_LIBS += libbench_avx512.la

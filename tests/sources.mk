@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: MIT
 # Programs on Check, each one tests/check_<name>.c with the shared helpers; and scripts.
-TSA_CHECKS = tests/check_contract tests/check_exact
+TSA_CHECKS = tests/check_contract tests/check_exact tests/check_kernels_f32 \
+	tests/check_kernels_f64 tests/check_state
 TSA_SHELL_TESTS = tests/exports.sh
 TSA_TEST_SUPPORT = tests/kcheck.h tests/kernels_features_tmpl.h tests/kernels_model_tmpl.h \
-	tests/kernels_rows_tmpl.h tests/kernels_state_tmpl.h tests/kernels_types.h tests/model.h \
-	tests/model_tmpl.h tests/support.h tests/kcheck.c tests/model.c tests/support.c
+	tests/kernels_rows_tmpl.h tests/kernels_state_tmpl.h tests/kernels_suite_tmpl.h \
+	tests/kernels_types.h tests/kernels_window_tmpl.h tests/model.h tests/model_tmpl.h \
+	tests/support.h tests/kcheck.c tests/model.c tests/support.c
 
 # The same makefile variables serve all programs, so a new one is one word in TSA_CHECKS.
 AM_CPPFLAGS += $(CHECK_CFLAGS)
@@ -14,6 +16,10 @@ check_PROGRAMS = tests/header
 tests_header_SOURCES = tests/header.c
 tests_header_CFLAGS = $(AM_CFLAGS) -std=c11 -pedantic
 tests_header_LDADD = libtsa.la
+# writes and compares the arrays of the command's tests
+check_PROGRAMS += tests/npy_tool
+tests_npy_tool_SOURCES = tests/npy_tool.c
+tests_npy_tool_LDADD =
 TESTS = tests/header $(TSA_SHELL_TESTS)
 EXTRA_DIST += $(TSA_SHELL_TESTS) tests/exports.list
 
