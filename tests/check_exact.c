@@ -352,7 +352,7 @@ START_TEST(reset_then_rerun)
 END_TEST
 
 /* A fork and its origin go different ways; both are as if alone. */
-START_TEST(fork)
+START_TEST(fork_goes_on)
 {
     struct shape s = { 5, 33, 3, 16, 2, 1, 1, 70, dtype_of(_i), L2, COEF_TAYLOR, TEMP_TWO };
     struct problem p, q;
@@ -391,31 +391,31 @@ START_TEST(fork)
 }
 END_TEST
 
-/* v_0 = 1/u and then ones: only hi + lo can count on. */
+/* A first chunk that sums to 1/u, and then chunks that sum to 1: only hi + lo can count on. */
 START_TEST(small_on_large)
 {
     struct shape s = { 1, 3, 1, _i / 2 == 0 ? 1 : 4, 1, 1, 1, 1000, dtype_of(_i), L2,
                        COEF_TAYLOR, TEMP_TWO };
-    const double large = 1 / roundoff(s.dtype);
+    const double large = 1 / roundoff(s.dtype), small = 1 / (double)s.chunk;
     struct problem p;
     struct result r;
     struct tsa_error err;
     struct tsa_view view;
     problem_make(&p, &s, 18);
     for (size_t i = 0; i < s.tokens * s.dv; i++)
-        put(p.v.data, s.dtype, i, i < s.dv ? large : 1);
+        put(p.v.data, s.dtype, i, i < s.dv ? large : i < s.chunk * s.dv ? 0 : small);
     result_begin(&r, &p);
     prefill(&r, &p, 0, s.tokens);
     ok(tsa_state_view(r.plan, r.states[0], 0, 0, &view, &err), &err);
     ck_assert_uint_eq(view.tokens, s.tokens);
     for (size_t c = 0; c < s.dv; c++) {
         const double hi = get(view.hi, s.dtype, c), lo = get(view.lo, s.dtype, c);
-        /* both exact: hi - large is a small integer, and 999 is odd */
-        ck_assert_double_eq(hi - large + lo, (double)s.tokens - 1);
+        /* exact: hi - large is a small integer; and the sum is odd, which hi cannot hold */
+        ck_assert_double_eq(hi - large + lo, (double)(s.tokens / s.chunk - 1));
         ck_assert_double_ne(lo, 0);
     }
-    for (size_t t = 0; t < s.tokens; t++) {
-        const double n = (double)t + 1, want = large / n + (n - 1) / n;
+    for (size_t t = s.chunk; t < s.tokens; t++) {
+        const double n = (double)t + 1, want = large / n + (n - (double)s.chunk) * small / n;
         ck_assert_double_le(fabs(get(r.o, s.dtype, t * s.dv) - want),
                             (double)(4 + s.chunk) * roundoff(s.dtype) * want);
     }
@@ -438,7 +438,7 @@ int main(void)
     tcase_add_loop_test(rows, nothing_to_do, 0, 2);
     TCase *lives = add_case(suite, "lives");
     tcase_add_loop_test(lives, reset_then_rerun, 0, 4);
-    tcase_add_loop_test(lives, fork, 0, 4);
+    tcase_add_loop_test(lives, fork_goes_on, 0, 4);
     tcase_add_loop_test(lives, small_on_large, 0, 4);
     return run_suite(suite);
 }
