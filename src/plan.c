@@ -164,6 +164,27 @@ static enum tsa_status check_shape(const struct tsa_options *o, struct tsa_error
 
 /* -- creation ----------------------------------------------------------------------------- */
 
+static enum tsa_status too_large(struct tsa_error *err, const struct tsa_plan *p, double bytes)
+{
+    char need[TSA_NUMBER_TEXT], limit[TSA_NUMBER_TEXT];
+    const struct {
+        const char *name;
+        size_t value;
+    } sizes[] = {
+        {"head_dim", p->d}, {"value_dim", p->dv}, {"heads", p->kv_heads}, {"layers", p->layers}};
+    size_t largest = 0; /* the likely culprit */
+    for (size_t i = 1; i < sizeof sizes / sizeof *sizes; i++) {
+        if (sizes[i].value > sizes[largest].value)
+            largest = i;
+    }
+    return tsa_fail(err, TSA_EOVERFLOW, sizes[largest].name,
+                    "state would need %s bytes, the limit is %s (head_dim %zu, value_dim %zu, "
+                    "terms %zu, kv_heads %zu, layers %zu)",
+                    tsa_number_text(need, bytes, 3),
+                    tsa_number_text(limit, (double)TSA_MAX_STATE_BYTES, 3), p->d, p->dv,
+                    p->terms, p->kv_heads, p->layers);
+}
+
 /* Everything but the arrays. */
 static enum tsa_status set_scalars(struct tsa_plan *p, const struct tsa_options *o,
                                    struct tsa_error *err)
@@ -189,15 +210,8 @@ static enum tsa_status set_scalars(struct tsa_plan *p, const struct tsa_options 
     double bytes = tsa_state_bytes_double(p->d, p->dv, p->terms, p->chunk, p->elem, p->kv_heads,
                                           p->layers);
     /* The estimate errs by a few roundings; what passes here fits size_t without doubt. */
-    if (bytes > (double)TSA_MAX_STATE_BYTES || !tsa_monomials_init(&p->mono, p->d, p->terms)) {
-        char need[TSA_NUMBER_TEXT], limit[TSA_NUMBER_TEXT];
-        return tsa_fail(err, TSA_EOVERFLOW, "head_dim",
-                        "state would need %s bytes, the limit is %s (head_dim %zu, value_dim "
-                        "%zu, terms %zu, kv_heads %zu, layers %zu)",
-                        tsa_number_text(need, bytes, 3),
-                        tsa_number_text(limit, (double)TSA_MAX_STATE_BYTES, 3), p->d, p->dv,
-                        p->terms, p->kv_heads, p->layers);
-    }
+    if (bytes > (double)TSA_MAX_STATE_BYTES || !tsa_monomials_init(&p->mono, p->d, p->terms))
+        return too_large(err, p, bytes);
     tsa_layout_init(&p->layout, p->d, p->dv, p->terms, p->chunk, p->elem);
     p->state_bytes = tsa_state_bytes_exact(&p->layout, p->elem, p->kv_heads, p->layers);
     p->block = tsa_default_block(p->mono.total);
@@ -267,7 +281,7 @@ static enum tsa_status set_temperatures(struct tsa_plan *p, const struct tsa_opt
         if (!positive || !store(p, p->scale, h, 1 / a)) {
             char number[TSA_NUMBER_TEXT];
             enum tsa_status status =
-                tsa_fail(err, TSA_EINVAL, name, "%s[%zu] is %s, wanted %s", name, h,
+                tsa_fail(err, TSA_EINVAL, name, "temperature of head %zu is %s, wanted %s", h,
                          tsa_number_text(number, a, 6),
                          positive ? "one whose reciprocal is finite" : "a finite number > 0");
             if (err && o->temperatures)
@@ -285,8 +299,8 @@ static enum tsa_status bad_coefficient(struct tsa_error *err, const struct tsa_p
 {
     char number[TSA_NUMBER_TEXT];
     enum tsa_status status =
-        tsa_fail(err, TSA_EINVAL, "coefficients", "coefficient %zu of head %zu is %s, wanted %s",
-                 m, set, tsa_number_text(number, c, 6), wanted);
+        tsa_fail(err, TSA_EINVAL, "coefficients", "coefficients[%zu] (degree %zu) is %s, wanted %s",
+                 set * p->terms + m, m, tsa_number_text(number, c, 6), wanted);
     if (err) {
         err->head = p->coef_sets > 1 ? (ptrdiff_t)set : -1;
         err->column = (ptrdiff_t)m;

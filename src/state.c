@@ -4,6 +4,8 @@
 
 #include "internal.h"
 
+#include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 static const char state_magic[8] = {'T', 'S', 'A', 's', 't', 'a', 't', '1'};
@@ -88,12 +90,32 @@ struct tsa_layer_head *tsa_state_layer(const struct tsa_state *s, size_t layer)
 
 /* -- does it fit? ------------------------------------------------------------------------- */
 
-static enum tsa_status mismatch(struct tsa_error *err, const char *argument, const char *what,
+/* The state as the caller knows it: `argument`, or one element of that array. */
+struct name {
+    const char *argument;
+    size_t sequence;
+};
+
+static enum tsa_status misfit(struct tsa_error *err, struct name name, enum tsa_status status,
+                              const char *what)
+{
+    if (name.sequence == TSA_NO_SEQUENCE)
+        return tsa_fail(err, status, name.argument, "%s %s", name.argument, what);
+    tsa_fail(err, status, name.argument, "%s[%zu] %s", name.argument, name.sequence, what);
+    if (err)
+        err->sequence = (ptrdiff_t)name.sequence;
+    return status;
+}
+
+static enum tsa_status mismatch(struct tsa_error *err, struct name name, const char *what,
                                 uint64_t wanted, uint64_t found)
 {
-    enum tsa_status status =
-        tsa_fail(err, TSA_EMISMATCH, argument, "%s has %s %llu, the plan wants %llu", argument,
-                 what, (unsigned long long)found, (unsigned long long)wanted);
+    char text[160];
+    int saved_errno = errno;
+    snprintf(text, sizeof text, "has %s %llu, the plan wants %llu", what,
+             (unsigned long long)found, (unsigned long long)wanted);
+    errno = saved_errno;
+    enum tsa_status status = misfit(err, name, TSA_EMISMATCH, text);
     tsa_error_numbers(err, (int64_t)wanted, (int64_t)found);
     return status;
 }
@@ -118,20 +140,18 @@ static size_t longest_window(const struct tsa_state *s)
 /* What is about to happen to a state decides what has to fit. */
 enum use { USE_READ, USE_WRITE, USE_OVERWRITE };
 
-static enum tsa_status check(const struct tsa_plan *p, const struct tsa_state *s, enum use use,
-                             const char *argument, struct tsa_error *err)
+static enum tsa_status check_named(const struct tsa_plan *p, const struct tsa_state *s,
+                                   enum use use, struct name name, struct tsa_error *err)
 {
     if (!p)
         return tsa_fail(err, TSA_EINVAL, "plan", "plan is NULL");
     if (!s)
-        return tsa_fail(err, TSA_EINVAL, argument, "%s is NULL", argument);
+        return misfit(err, name, TSA_EINVAL, "is NULL");
     if ((uintptr_t)s % TSA_ALIGN != 0)
-        return tsa_fail(err, TSA_EINVAL, argument, "%s is not %d-byte aligned", argument,
-                        TSA_ALIGN);
+        return misfit(err, name, TSA_EINVAL, "is not 64-byte aligned");
     const struct tsa_state_head *h = &s->head;
     if (!is_state(h))
-        return tsa_fail(err, TSA_EFORMAT, argument, "%s is not a state of this version",
-                        argument);
+        return misfit(err, name, TSA_EFORMAT, "is not a state of this version");
     const struct {
         const char *what;
         uint64_t wanted, found;
@@ -146,35 +166,30 @@ static enum tsa_status check(const struct tsa_plan *p, const struct tsa_state *s
     };
     for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
         if (same[i].wanted != same[i].found)
-            return mismatch(err, argument, same[i].what, same[i].wanted, same[i].found);
+            return mismatch(err, name, same[i].what, same[i].wanted, same[i].found);
     }
     /* The lower degrees of a larger state can be read, but not written without the others. */
     if (use == USE_READ ? p->terms > h->terms : p->terms != h->terms)
-        return mismatch(err, argument, "terms", p->terms, h->terms);
+        return mismatch(err, name, "terms", p->terms, h->terms);
     if (use != USE_READ && p->chunk > h->chunk)
-        return mismatch(err, argument, "chunk", p->chunk, h->chunk);
-    if (use != USE_OVERWRITE && p->chunk != h->fold) {
-        size_t window = longest_window(s);
-        if (window > 0) {
-            enum tsa_status status = tsa_fail(
-                err, TSA_EMISMATCH, argument,
-                "%s has %zu tokens in a window of chunk %llu, the plan wants chunk %zu",
-                argument, window, (unsigned long long)h->fold, p->chunk);
-            tsa_error_numbers(err, (int64_t)p->chunk, (int64_t)h->fold);
-            return status;
-        }
-    }
+        return mismatch(err, name, "chunk", p->chunk, h->chunk);
+    if (use != USE_OVERWRITE && p->chunk != h->fold && longest_window(s) > 0)
+        return mismatch(err, name, "an open window of chunk", p->chunk, h->fold);
     return TSA_OK;
+}
+
+static enum tsa_status check(const struct tsa_plan *p, const struct tsa_state *s, enum use use,
+                             const char *argument, struct tsa_error *err)
+{
+    return check_named(p, s, use, (struct name){argument, TSA_NO_SEQUENCE}, err);
 }
 
 enum tsa_status tsa_state_check(const struct tsa_plan *plan, const struct tsa_state *s,
                                 bool writing, const char *argument, size_t sequence,
                                 struct tsa_error *err)
 {
-    enum tsa_status status = check(plan, s, writing ? USE_WRITE : USE_READ, argument, err);
-    if (status != TSA_OK && err && sequence != TSA_NO_SEQUENCE)
-        err->sequence = (ptrdiff_t)sequence;
-    return status;
+    return check_named(plan, s, writing ? USE_WRITE : USE_READ,
+                       (struct name){argument, sequence}, err);
 }
 
 /* -- making and freeing ------------------------------------------------------------------- */
