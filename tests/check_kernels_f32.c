@@ -1,0 +1,4 @@
+/* SPDX-License-Identifier: MIT */
+/* Every f32 kernel of every usable table against a model and a reference. */
+#define TEST_F64 0
+#include "kernels_suite_tmpl.h"

@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: MIT */
+/* Tests of the kernels that make features: base_t, base_k, psi_t, phi_k, ones_k. */
+
+/* Kernels may use this much room past the monomials of a row. */
+#define ROOM (2 * (size_t)TSA_MAX_LANES)
+
+/* Monomial f of x[0], x[step], ... in REAL, and a bound for the error of the product that rounds
+ * once per level: e' = |x| e + U |x p| + TINY. */
+static REAL monomial_ref(size_t f, const T *x, size_t step, REAL *error)
+{
+    const unsigned char *index = model_mono->index[f];
+    size_t m = model_mono->degree[f];
+    REAL product = m == 0 ? 1 : x[index[m - 1] * step];
+
+    *error = 0;
+    for (size_t j = m - 1; m > 1 && j-- > 0;) {
+        REAL factor = x[index[j] * step];
+
+        product *= factor;
+        *error = R_FABS(factor) * *error * (1 + U) + U * R_FABS(product) + TINY;
+        if (!(R_FABS(product) < LARGEST / 8))
+            *error = INFINITY; /* a later factor may bring the product back, not the kernel's */
+    }
+    return product;
+}
+
+static void near_monomial(struct kc *kc, const struct kc_array *a, size_t row, size_t col,
+                          size_t f, const T *x, size_t step, const T *weight)
+{
+    REAL error, ref = monomial_ref(f, x, step, &error);
+
+    if (weight != NULL) {
+        ref *= weight[f];
+        error = R_FABS((REAL)weight[f]) * error * (1 + U) + U * R_FABS(ref) + TINY;
+    }
+    near(kc, a, row, col, ref, error);
+}
+
+static enum kc_data some_variables(struct kc *kc)
+{
+    static const enum kc_data kinds[] = {KC_NORMAL, KC_UNIT, KC_UNIT, KC_MIXED, KC_WIDE,
+                                         KC_ZEROS, KC_ALTERNATING, KC_DENORMAL};
+
+    return kinds[kc_between(kc, 0, sizeof kinds / sizeof *kinds - 1)];
+}
+
+static void one_base_t(struct kc *kc, const struct KERNELS *table, size_t cols)
+{
+    const struct tsa_monomials *mono = &model_mono->mono;
+    size_t ldb = SOME_LD(kc, cols);
+    struct kc_array *base;
+
+    kc_case(kc, "d %zu terms %zu cols %zu", mono->d, mono->terms, cols);
+    base = kc_scratch(kc, "base", mono->base, cols, ldb);
+    kc_free(base, cols, ROW16(cols));
+    base->rows = mono->d; /* only they are given */
+    kc_fill(kc, base, some_variables(kc));
+    kc_freeze(kc);
+    for (SIDES)
+        K->base_t(mono, cols, P(base), (ptrdiff_t)ldb);
+    kc_finish(kc);
+    for (size_t g = mono->d; g < mono->base; g++)
+        for (size_t t = 0; t < cols; t++)
+            near_monomial(kc, base, g, t, g + 1, BEFORE(base) + t, ldb, NULL);
+}
+
+static void one_base_k(struct kc *kc, const struct KERNELS *table, size_t rows)
+{
+    const struct tsa_monomials *mono = &model_mono->mono;
+    size_t ldb = SOME_LD(kc, mono->base + ROOM);
+    struct kc_array *base;
+
+    kc_case(kc, "d %zu terms %zu rows %zu", mono->d, mono->terms, rows);
+    base = kc_scratch(kc, "base", rows, mono->d, ldb);
+    kc_free(base, mono->base, mono->base + ROOM);
+    kc_fill(kc, base, some_variables(kc));
+    kc_freeze(kc);
+    for (SIDES)
+        K->base_k(mono, rows, P(base), (ptrdiff_t)ldb);
+    kc_finish(kc);
+    for (size_t t = 0; t < rows; t++)
+        for (size_t g = mono->d; g < mono->base; g++)
+            near_monomial(kc, base, t, g, g + 1, BEFORE(base) + t * ldb, 1, NULL);
+}
+
+static void one_psi_t(struct kc *kc, const struct KERNELS *table, size_t f0, size_t f1,
+                      size_t cols)
+{
+    const struct tsa_monomials *mono = &model_mono->mono;
+    size_t ldb = SOME_LD(kc, cols), ldp = SOME_LD(kc, cols);
+    struct kc_array *base, *weight, *psi;
+
+    kc_case(kc, "d %zu terms %zu features %zu..%zu of %zu cols %zu", mono->d, mono->terms, f0, f1,
+            mono->total, cols);
+    base = kc_scratch(kc, "base", mono->base, cols, ldb);
+    weight = kc_user(kc, "weight", 1, mono->total, 0);
+    psi = kc_scratch(kc, "psi", f1 - f0, cols, ldp);
+    kc_free(psi, cols, ROW16(cols));
+    base->rows = mono->d;
+    kc_fill(kc, base, some_variables(kc));
+    model.base_t(mono, cols, GOT(base), (ptrdiff_t)ldb);
+    kc_fill(kc, weight, KC_ANY);
+    kc_freeze(kc);
+    for (SIDES)
+        K->psi_t(mono, f0, f1, cols, P(base), (ptrdiff_t)ldb, P(weight), P(psi), (ptrdiff_t)ldp);
+    kc_finish(kc);
+    for (size_t f = f0; f < f1; f++)
+        for (size_t t = 0; t < cols; t++)
+            near_monomial(kc, psi, f - f0, t, f, GOT(base) + t, ldb, GOT(weight));
+}
+
+static void one_phi_k(struct kc *kc, const struct KERNELS *table, size_t f0, size_t f1,
+                      size_t rows)
+{
+    const struct tsa_monomials *mono = &model_mono->mono;
+    size_t ldb = SOME_LD(kc, mono->base + ROOM), ldp = SOME_LD(kc, f1 - f0 + ROOM);
+    bool weighted = kc_chance(kc, 50);
+    struct kc_array *base, *weight, *phi;
+
+    kc_case(kc, "d %zu terms %zu features %zu..%zu of %zu rows %zu%s", mono->d, mono->terms, f0,
+            f1, mono->total, rows, weighted ? " weighted" : "");
+    base = kc_scratch(kc, "base", rows, mono->d, ldb);
+    weight = kc_scratch(kc, "weight", 1, mono->total, ROW16(mono->total) + ROOM);
+    phi = kc_scratch(kc, "phi", rows, f1 - f0, ldp);
+    kc_free(phi, f1 - f0, f1 - f0 + ROOM);
+    kc_fill(kc, base, some_variables(kc));
+    model.base_k(mono, rows, GOT(base), (ptrdiff_t)ldb);
+    kc_fill(kc, weight, KC_ANY);
+    kc_freeze(kc);
+    for (SIDES)
+        K->phi_k(mono, f0, f1, rows, P(base), (ptrdiff_t)ldb, weighted ? P(weight) : NULL, P(phi),
+                 (ptrdiff_t)ldp);
+    kc_finish(kc);
+    for (size_t t = 0; t < rows; t++)
+        for (size_t f = f0; f < f1; f++)
+            near_monomial(kc, phi, t, f - f0, f, GOT(base) + t * ldb, 1,
+                          weighted ? GOT(weight) : NULL);
+}
+
+typedef void blocks_fn(struct kc *kc, const struct KERNELS *table, size_t f0, size_t f1,
+                       size_t tokens);
+
+/* The base kernels ignore the block. */
+static void block_base_t(struct kc *kc, const struct KERNELS *table, size_t f0, size_t f1,
+                         size_t tokens)
+{
+    (void)f0;
+    (void)f1;
+    one_base_t(kc, table, tokens);
+}
+
+static void block_base_k(struct kc *kc, const struct KERNELS *table, size_t f0, size_t f1,
+                         size_t tokens)
+{
+    (void)f0;
+    (void)f1;
+    one_base_k(kc, table, tokens);
+}
+
+static void with_mono(struct kc *kc, const struct KERNELS *table, blocks_fn *one, size_t d,
+                      size_t terms, bool cuts)
+{
+    struct kc_mono mono;
+    size_t total;
+
+    kc_mono_init(&mono, d, terms);
+    model_mono = &mono;
+    total = mono.mono.total;
+    if (!cuts) { /* every number of tokens */
+        for (size_t tokens = 0; tokens <= 2 * TSA_MAX_LANES + 1; tokens++)
+            if (kc_keep(kc))
+                one(kc, table, 0, total, tokens);
+    } else {
+        size_t rounds = total < 40 ? 6 : total < 1000 ? 3 : 1;
+
+        one(kc, table, 0, total, kc_between(kc, 1, total > 2000 ? 3 : 20));
+        for (size_t i = kc_rounds(kc, rounds); i-- > 0;) { /* the list in pieces */
+            for (size_t f0 = 0, f1; f0 < total; f0 = f1) {
+                size_t most = kc_chance(kc, 50) ? 70 : total;
+
+                f1 = f0 + kc_between(kc, 1, most);
+                f1 = f1 > total ? total : f1;
+                one(kc, table, f0, f1, kc_between(kc, 1, f1 - f0 > 1000 ? 3 : 20));
+            }
+        }
+        one(kc, table, total / 2, total / 2, 3); /* an empty block */
+    }
+    model_mono = NULL;
+    kc_mono_free(&mono);
+}
+
+static void all_monos(struct kc *kc, const struct KERNELS *table, blocks_fn *one)
+{
+    static const unsigned char large[][2] = {{16, 3}, {16, 4}, {17, 3}, {31, 3}, {33, 2},
+                                             {64, 2}, {64, 3}, {65, 2}, {15, 4}, {130, 2}};
+
+    for (size_t d = 1; d <= 9; d++)
+        for (size_t terms = 1; terms <= 8; terms++)
+            with_mono(kc, table, one, d, terms, true);
+    for (size_t i = 0; i < sizeof large / sizeof *large; i++)
+        with_mono(kc, table, one, large[i][0], large[i][1], true);
+    with_mono(kc, table, one, 3, 4, false);
+    with_mono(kc, table, one, 5, 3, false);
+    with_mono(kc, table, one, 17, 3, false);
+    with_mono(kc, table, one, 1, 5, false);
+}
+
+static void test_base_t(struct kc *kc, const struct KERNELS *table)
+{
+    all_monos(kc, table, block_base_t);
+}
+
+static void test_base_k(struct kc *kc, const struct KERNELS *table)
+{
+    all_monos(kc, table, block_base_k);
+}
+
+static void test_psi_t(struct kc *kc, const struct KERNELS *table)
+{
+    all_monos(kc, table, one_psi_t);
+}
+
+static void test_phi_k(struct kc *kc, const struct KERNELS *table)
+{
+    all_monos(kc, table, one_phi_k);
+}
+
+static void one_ones_k(struct kc *kc, const struct KERNELS *table, size_t features, size_t rows)
+{
+    size_t ldp = SOME_LD(kc, features + ROOM), ld = ROW16(features) + TSA_ROW_PAD;
+    struct kc_array *phi, *sum;
+
+    kc_case(kc, "features %zu rows %zu", features, rows);
+    phi = kc_scratch(kc, "phi", rows, features, ldp);
+    sum = kc_scratch(kc, "sum", 1, features, ld);
+    kc_free(sum, features, ROW16(features));
+    kc_fill(kc, phi, kc_chance(kc, 10) ? KC_SPECIAL : KC_ANY);
+    kc_freeze(kc);
+    for (SIDES)
+        K->ones_k(features, rows, P(phi), (ptrdiff_t)ldp, P(sum));
+    kc_finish(kc);
+    for (size_t f = 0; f < features; f++) {
+        REAL ref = 0, all = 0;
+
+        for (size_t t = 0; t < rows; t++) {
+            ref += GOT(phi)[t * ldp + f];
+            all += R_FABS((REAL)GOT(phi)[t * ldp + f]);
+        }
+        near(kc, sum, 0, f, ref, chain_error(rows, all));
+    }
+}
+
+static void test_ones_k(struct kc *kc, const struct KERNELS *table)
+{
+    for (size_t features = 0; features <= 5 * TSA_MAX_LANES + 1; features++)
+        for (size_t rows = 0; rows <= 5; rows++)
+            if (kc_keep(kc))
+                one_ones_k(kc, table, features, rows);
+    for (size_t i = kc_rounds(kc, 300); i-- > 0;)
+        one_ones_k(kc, table, kc_between(kc, 1, 400), kc_between(kc, 0, 70));
+}

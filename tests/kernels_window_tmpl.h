@@ -1,0 +1,413 @@
+/* SPDX-License-Identifier: MIT */
+/* Tests of the kernels of the open window, and of softmax. Keys that a query does not see, and
+ * padding, hold NaN or infinity. */
+
+/* Score x of key i and query t and p(x), with running bounds of their errors. */
+static REAL score_ref(size_t width, const T *k, size_t ldk, const T *q, size_t ldq, size_t terms,
+                      const T *coef, REAL *error)
+{
+    REAL x = 0, all = 0, of_x, p = coef[terms - 1];
+
+    for (size_t c = 0; c < width; c++) {
+        x += (REAL)q[c * ldq] * k[c * ldk];
+        all += R_FABS((REAL)q[c * ldq] * k[c * ldk]);
+    }
+    of_x = chain_error(width, all);
+    *error = 0;
+    if (!(all < LARGEST / 8))
+        *error = INFINITY;
+    for (size_t m = terms - 1; m-- > 0;) {
+        /* (p + e)(x + d) + c, rounded once */
+        *error = R_FABS(x) * *error + R_FABS(p) * of_x + *error * of_x;
+        p = p * x + coef[m];
+        *error += U * (R_FABS(p) + *error) + TINY;
+        if (!(R_FABS(p) < LARGEST / 8) || !(R_FABS(x) * R_FABS(p) < LARGEST / 8))
+            *error = INFINITY;
+    }
+    return p;
+}
+
+static void fill_coef(struct kc *kc, struct kc_array *coef)
+{
+    T c = 1;
+
+    kc_fill(kc, coef, KC_ANY);
+    if (kc_chance(kc, 60)) /* those of the exponential */
+        for (size_t m = 0; m < coef->cols; m++) {
+            GOT(coef)[m] = c;
+            c /= (T)(m + 1);
+        }
+}
+
+static void one_scores(struct kc *kc, const struct KERNELS *table, size_t keys, size_t queries,
+                       size_t width, ptrdiff_t diag)
+{
+    size_t ldk = SOME_LD(kc, keys), ldq = SOME_LD(kc, queries), ldw = SOME_LD(kc, queries);
+    size_t terms = kc_between(kc, 1, TSA_MAX_TERMS);
+    struct kc_array *kt, *qt, *coef, *w;
+
+    kc_case(kc, "keys %zu queries %zu width %zu terms %zu diag %td", keys, queries, width, terms,
+            diag);
+    kt = kc_scratch(kc, "kt", width, keys, ldk);
+    qt = kc_scratch(kc, "qt", width, queries, ldq);
+    coef = kc_user(kc, "coef", 1, terms, 0);
+    w = kc_scratch(kc, "w", keys, queries, ldw);
+    kc_free(w, queries, ROW16(queries));
+    kc_fill(kc, kt, some_terms(kc));
+    kc_fill(kc, qt, some_terms(kc));
+    for (size_t i = 0; i < keys && queries > 0; i++) /* keys after the last query */
+        if ((ptrdiff_t)i > diag + (ptrdiff_t)queries - 1)
+            for (size_t c = 0; c < width; c++)
+                GOT(kt)[c * ldk + i] = (T)NAN;
+    fill_coef(kc, coef);
+    kc_freeze(kc);
+    for (SIDES)
+        K->scores(keys, queries, width, P(kt), (ptrdiff_t)ldk, P(qt), (ptrdiff_t)ldq, terms,
+                  P(coef), P(w), (ptrdiff_t)ldw, diag);
+    for (size_t i = 0; i < keys; i++)
+        for (size_t t = 0; t < queries; t++) {
+            REAL ref, error;
+
+            if ((ptrdiff_t)i > diag + (ptrdiff_t)t) { /* may hold anything */
+                memcpy(&WANT(w)[i * ldw + t], &GOT(w)[i * ldw + t], sizeof(T));
+                continue;
+            }
+            ref = score_ref(width, GOT(kt) + i, ldk, GOT(qt) + t, ldq, terms, GOT(coef), &error);
+            near(kc, w, i, t, ref, error);
+        }
+    kc_finish(kc);
+}
+
+static ptrdiff_t some_diag(struct kc *kc, size_t keys)
+{
+    return (ptrdiff_t)(kc_chance(kc, 30) ? 0 : kc_between(kc, 0, keys + 3));
+}
+
+static void test_scores(struct kc *kc, const struct KERNELS *table)
+{
+    for (size_t keys = 0; keys <= 2 * TSA_MAX_LANES + 1; keys++)
+        for (size_t queries = 0; queries <= 2 * TSA_MAX_LANES + 1; queries++)
+            for (size_t i = kc_rounds(kc, 2); i-- > 0;)
+                if (kc_keep(kc))
+                    one_scores(kc, table, keys, queries, kc_between(kc, 1, 12),
+                               some_diag(kc, keys));
+    for (size_t i = kc_rounds(kc, 200); i-- > 0;) {
+        size_t keys = kc_between(kc, 1, 120);
+
+        one_scores(kc, table, keys, kc_between(kc, 1, 120), kc_between(kc, 1, 70),
+                   some_diag(kc, keys));
+    }
+}
+
+static void one_window_ones(struct kc *kc, const struct KERNELS *table, size_t keys,
+                            size_t queries, ptrdiff_t diag)
+{
+    size_t ldw = SOME_LD(kc, queries);
+    int first = (int)kc_between(kc, 0, 1);
+    struct kc_array *w, *den;
+
+    kc_case(kc, "keys %zu queries %zu diag %td first %d", keys, queries, diag, first);
+    w = kc_scratch(kc, "w", keys, queries, ldw);
+    den = kc_scratch(kc, "den", 1, queries, ROW16(queries));
+    kc_free(den, queries, ROW16(queries));
+    kc_fill(kc, w, some_terms(kc));
+    for (size_t i = 0; i < keys; i++)
+        for (size_t t = 0; t < queries; t++)
+            if ((ptrdiff_t)i > diag + (ptrdiff_t)t)
+                memcpy(&GOT(w)[i * ldw + t], &kc->poison, sizeof(T));
+    if (!first)
+        kc_fill(kc, den, KC_ANY);
+    kc_freeze(kc);
+    for (SIDES)
+        K->window_ones(keys, queries, P(w), (ptrdiff_t)ldw, diag, P(den), first);
+    kc_finish(kc);
+    for (size_t t = 0; t < queries; t++) {
+        REAL ref = first ? 0 : BEFORE(den)[t], all = R_FABS(ref);
+
+        for (size_t i = 0; i < seen(keys, diag, t); i++) {
+            ref += GOT(w)[i * ldw + t];
+            all += R_FABS((REAL)GOT(w)[i * ldw + t]);
+        }
+        near(kc, den, 0, t, ref, chain_error(keys + 1, all));
+    }
+}
+
+static void test_window_ones(struct kc *kc, const struct KERNELS *table)
+{
+    for (size_t keys = 0; keys <= 2 * TSA_MAX_LANES + 1; keys++)
+        for (size_t queries = 0; queries <= 5 * TSA_MAX_LANES + 1; queries++)
+            if (kc_keep(kc))
+                one_window_ones(kc, table, keys, queries, some_diag(kc, keys));
+    for (size_t i = kc_rounds(kc, 300); i-- > 0;) {
+        size_t keys = kc_between(kc, 1, 150);
+
+        one_window_ones(kc, table, keys, kc_between(kc, 1, 200), some_diag(kc, keys));
+    }
+}
+
+static void one_window(struct kc *kc, const struct KERNELS *table, size_t rows, size_t width,
+                       size_t keys, ptrdiff_t diag)
+{
+    size_t ldw = SOME_LD(kc, rows), ldv = some_line_ld(kc, width), lda = some_line_ld(kc, width);
+    ptrdiff_t stride = (ptrdiff_t)(width + (kc_chance(kc, 50) ? 0 : kc_between(kc, 1, 40)));
+    int first = (int)kc_between(kc, 0, 1);
+    struct kc_array *w, *v, *acc, *den, *dst;
+
+    kc_case(kc, "rows %zu width %zu keys %zu diag %td first %d stride %td", rows, width, keys,
+            diag, first, stride);
+    w = kc_scratch(kc, "w", keys, rows, ldw);
+    v = kc_scratch(kc, "v", keys, width, ldv);
+    acc = kc_scratch(kc, "acc", rows, width, lda);
+    den = kc_scratch(kc, "den", 1, rows, ROW16(rows));
+    dst = kc_user(kc, "dst", rows, width, stride);
+    dst->canonical = true;
+    kc_fill(kc, w, some_terms(kc));
+    kc_fill(kc, v, some_terms(kc));
+    for (size_t i = 0; i < keys; i++) {
+        for (size_t t = 0; t < rows; t++)
+            if ((ptrdiff_t)i > diag + (ptrdiff_t)t)
+                memcpy(&GOT(w)[i * ldw + t], &kc->poison, sizeof(T));
+        /* a value that only the later rows may see */
+        if ((ptrdiff_t)i > diag && kc_chance(kc, 10))
+            for (size_t c = 0; c < width; c++)
+                GOT(v)[i * ldv + c] = (T)(c % 2 ? NAN : INFINITY);
+    }
+    if (!first)
+        kc_fill(kc, acc, kc_chance(kc, 20) ? KC_FULL : KC_ANY);
+    for (size_t t = 0; t < rows; t++)
+        GOT(den)[t] = some_divisor(kc);
+    kc_freeze(kc);
+    for (SIDES)
+        K->window(rows, width, keys, diag, P(w), (ptrdiff_t)ldw, P(v), (ptrdiff_t)ldv, P(acc),
+                  (ptrdiff_t)lda, first, P(den), P(dst), stride);
+    kc_finish(kc);
+    for (size_t t = 0; t < rows; t++)
+        for (size_t c = 0; c < width; c++) {
+            REAL ref = first ? 0 : BEFORE(acc)[t * lda + c], all = R_FABS(ref);
+            REAL by = R_FABS((REAL)GOT(den)[t]);
+
+            for (size_t i = 0; i < seen(keys, diag, t); i++) {
+                REAL term = (REAL)GOT(w)[i * ldw + t] * GOT(v)[i * ldv + c];
+
+                ref += term;
+                all += R_FABS(term);
+            }
+            if (!(all < LARGEST / 8))
+                continue;
+            ref /= GOT(den)[t];
+            near(kc, dst, t, c, ref,
+                 chain_error(keys + 1, all) / by * (1 + U) + U * R_FABS(ref) + TINY);
+        }
+}
+
+static void test_window(struct kc *kc, const struct KERNELS *table)
+{
+    for (size_t rows = 0; rows <= TSA_MAX_LANES + 2; rows++)
+        for (size_t width = 1; width <= 5 * LINE + 1; width += kc_between(kc, 1, 3))
+            for (size_t keys = 0; keys <= 20; keys += kc_between(kc, 1, 4))
+                if (kc_keep(kc))
+                    one_window(kc, table, rows, width, keys, some_diag(kc, keys));
+    for (size_t i = kc_rounds(kc, 250); i-- > 0;) {
+        size_t keys = kc_between(kc, 1, 80);
+
+        one_window(kc, table, kc_between(kc, 1, 80), kc_between(kc, 1, 150), keys,
+                   some_diag(kc, keys));
+    }
+}
+
+static void one_decode_scores(struct kc *kc, const struct KERNELS *table, size_t keys,
+                              size_t width)
+{
+    size_t ldk = SOME_LD(kc, keys), terms = kc_between(kc, 1, TSA_MAX_TERMS);
+    struct kc_array *kt, *q, *coef, *w;
+
+    kc_case(kc, "keys %zu width %zu terms %zu", keys, width, terms);
+    kt = kc_scratch(kc, "kt", width, keys, ldk);
+    q = kc_user(kc, "q", 1, width, 0);
+    coef = kc_user(kc, "coef", 1, terms, 0);
+    w = kc_scratch(kc, "w", 1, keys, ROW16(keys));
+    kc_free(w, keys, ROW16(keys));
+    kc_fill(kc, kt, some_terms(kc));
+    kc_fill(kc, q, some_terms(kc));
+    fill_coef(kc, coef);
+    kc_freeze(kc);
+    for (SIDES)
+        K->decode_scores(keys, width, P(kt), (ptrdiff_t)ldk, P(q), terms, P(coef), P(w));
+    kc_finish(kc);
+    for (size_t i = 0; i < keys; i++) {
+        REAL error;
+        REAL ref = score_ref(width, GOT(kt) + i, ldk, GOT(q), 1, terms, GOT(coef), &error);
+
+        near(kc, w, 0, i, ref, error);
+    }
+}
+
+static void test_decode_scores(struct kc *kc, const struct KERNELS *table)
+{
+    for (size_t keys = 0; keys <= 5 * TSA_MAX_LANES + 1; keys++)
+        for (size_t width = 1; width <= 12; width++)
+            if (kc_keep(kc))
+                one_decode_scores(kc, table, keys, width);
+    for (size_t i = kc_rounds(kc, 200); i-- > 0;)
+        one_decode_scores(kc, table, kc_between(kc, 0, 300), kc_between(kc, 1, 130));
+}
+
+static void one_decode_window(struct kc *kc, const struct KERNELS *table, size_t width,
+                              size_t keys)
+{
+    size_t ldv = some_line_ld(kc, width);
+    int first = (int)kc_between(kc, 0, 1);
+    T den = first ? (T)NAN : some_divisor(kc);
+    struct kc_array *w, *v, *acc, *dst;
+
+    kc_case(kc, "width %zu keys %zu first %d den %g", width, keys, first, (double)den);
+    w = kc_scratch(kc, "w", 1, keys, ROW16(keys));
+    v = kc_scratch(kc, "v", keys, width, ldv);
+    acc = kc_scratch(kc, "acc", 1, width, tsa_round_up(width, LINE));
+    dst = kc_user(kc, "dst", 1, width, 0);
+    dst->canonical = true;
+    kc_fill(kc, w, some_terms(kc));
+    kc_fill(kc, v, some_terms(kc));
+    if (!first)
+        kc_fill(kc, acc, kc_chance(kc, 20) ? KC_FULL : KC_ANY);
+    kc_freeze(kc);
+    for (SIDES)
+        K->decode_window(width, keys, P(w), P(v), (ptrdiff_t)ldv, P(acc), den, first, P(dst));
+    kc_finish(kc);
+    for (size_t c = 0; c < width; c++) {
+        REAL ref = first ? 0 : BEFORE(acc)[c], all = R_FABS(ref);
+        REAL by = first ? 0 : den, all_by = R_FABS(by), error, of_by;
+
+        for (size_t i = 0; i < keys; i++) {
+            REAL term = (REAL)GOT(w)[i] * GOT(v)[i * ldv + c];
+
+            ref += term;
+            all += R_FABS(term);
+            by += GOT(w)[i];
+            all_by += R_FABS((REAL)GOT(w)[i]);
+        }
+        error = chain_error(keys + 1, all);
+        of_by = chain_error(keys + 1, all_by);
+        if (!(all < LARGEST / 8) || !(all_by < LARGEST / 8) || !(R_FABS(by) > 2 * of_by))
+            continue;
+        ref /= by; /* |(a + e)/(b + d) - a/b| <= (|e| + |a/b| |d|) / (|b| - |d|) */
+        near(kc, dst, 0, c, ref,
+             (error + R_FABS(ref) * of_by) / (R_FABS(by) - of_by) * (1 + U) + U * R_FABS(ref)
+                 + TINY);
+    }
+}
+
+static void test_decode_window(struct kc *kc, const struct KERNELS *table)
+{
+    for (size_t width = 1; width <= 9 * LINE + 1; width++)
+        for (size_t keys = 0; keys <= 17; keys++)
+            if (kc_keep(kc))
+                one_decode_window(kc, table, width, keys);
+    for (size_t i = kc_rounds(kc, 400); i-- > 0;)
+        one_decode_window(kc, table, kc_between(kc, 1, 300), kc_between(kc, 0, 100));
+}
+
+/* Another table whose exponential has the same bits, or NULL. */
+static const struct KERNELS *same_exp(const struct tsa_isa *isa)
+{
+    for (int i = 0; i < kc_isa_count(); i++)
+        if (kc_isa(i) != isa && strcmp(kc_isa(i)->exp, isa->exp) == 0)
+            return TABLE(kc_isa(i));
+    return NULL;
+}
+
+/* Keys come in up to three calls that share (max, sum, acc). Against the sums of exp(x_i - X), X
+ * the largest score, after the kernel's are scaled to X. */
+static void one_softmax(struct kc *kc, const struct KERNELS *table, size_t keys, size_t d,
+                        size_t width, double size)
+{
+    const struct KERNELS *other = same_exp(kc->isa);
+    size_t ldk = SOME_LD(kc, keys), ldv = some_line_ld(kc, width), cut[4] = {0};
+    struct kc_array *kt, *q, *v, *acc, *run, *scratch;
+    REAL top = -INFINITY, worst = 0, sum = 0, shift;
+
+    cut[1] = TSA_ROW_PAD * kc_between(kc, 0, keys / TSA_ROW_PAD);
+    cut[2] = cut[1] + TSA_ROW_PAD * kc_between(kc, 0, (keys - cut[1]) / TSA_ROW_PAD);
+    cut[3] = keys;
+    kc_case(kc, "keys %zu (cut at %zu, %zu) d %zu width %zu scores of size %g", keys, cut[1],
+            cut[2], d, width, size);
+    kt = kc_scratch(kc, "kt", d, keys, ldk);
+    q = kc_user(kc, "q", 1, d, 0);
+    v = kc_scratch(kc, "v", keys, width, ldv);
+    acc = kc_scratch(kc, "acc", 1, width, tsa_round_up(width, LINE));
+    run = kc_user(kc, "max, sum", 1, 2, 0);
+    scratch = kc_scratch(kc, "scratch", 1, keys, ROW16(keys));
+    kc_free(acc, width, tsa_round_up(width, LINE));
+    kc_free(scratch, 0, ROW16(keys));
+    kc_fill(kc, kt, KC_UNIT);
+    kc_fill(kc, q, KC_UNIT);
+    kc_fill(kc, v, kc_chance(kc, 80) ? KC_NORMAL : KC_ALTERNATING);
+    for (size_t c = 0; c < d; c++)
+        GOT(q)[c] *= (T)(size / sqrt((double)d));
+    for (size_t c = 0; c < width; c++)
+        GOT(acc)[c] = 0;
+    GOT(run)[0] = (T)-INFINITY;
+    GOT(run)[1] = 0;
+    kc_freeze(kc);
+    for (int s = 0; s < 3; s++)
+        for (SIDES) {
+            const struct KERNELS *k = side == 0 || other == NULL ? table : other;
+
+            k->softmax(cut[s + 1] - cut[s], d, P(kt) + cut[s], (ptrdiff_t)ldk, P(q), width,
+                       P(v) + cut[s] * ldv, (ptrdiff_t)ldv, P(run), P(run) + 1, P(acc),
+                       P(scratch));
+        }
+    kc_finish(kc);
+    if (keys == 0)
+        return;
+    for (size_t i = 0; i < keys; i++) {
+        REAL x = 0;
+
+        for (size_t c = 0; c < d; c++)
+            x += (REAL)GOT(q)[c] * GOT(kt)[c * ldk + i];
+        top = x > top ? x : top;
+    }
+    shift = R_EXP(GOT(run)[0] - top);
+    for (size_t c = 0; c <= width; c++) { /* the sum is the last column */
+        REAL ref = 0, error = 0, scaled;
+
+        for (size_t i = 0; i < keys; i++) {
+            REAL x = 0, all = 0, term, value = c < width ? GOT(v)[i * ldv + c] : 1;
+
+            for (size_t j = 0; j < d; j++) {
+                x += (REAL)GOT(q)[j] * GOT(kt)[j * ldk + i];
+                all += R_FABS((REAL)GOT(q)[j] * GOT(kt)[j * ldk + i]);
+            }
+            term = R_EXP(x - top) * value;
+            ref += term;
+            /* of the score; of the differences to maxima, at most all apart; of the
+             * exponentials, 1 ulp each, and of the sums: one of each per key */
+            all = chain_error(d, all) + 4 * U * (R_FABS(x) + R_FABS(top));
+            worst = all > worst ? all : worst;
+            error += R_FABS(term);
+        }
+        sum = c == width ? ref : sum;
+        error = error * (2 * worst + (4 * (REAL)keys + 16) * U)
+                + (REAL)keys * R_EXP((REAL)-80) * (1 + R_FABS(ref)) * !TEST_F64
+                + (REAL)keys * R_EXP((REAL)-700) * (1 + R_FABS(ref)) * TEST_F64;
+        scaled = (c < width ? GOT(acc)[c] : GOT(run)[1]) * shift;
+        if (!(R_FABS(scaled - ref) <= error * SLACK))
+            kc_fail(kc, "%s %zu: %.17g, the reference is %.17g: off by %.3g, allowed %.3g",
+                    c < width ? "acc" : "sum", c, (double)scaled, (double)ref,
+                    (double)R_FABS(scaled - ref), (double)error);
+    }
+}
+
+static void test_softmax(struct kc *kc, const struct KERNELS *table)
+{
+    static const double sizes[] = {0, 1, 8, 100, 1000}; /* exp of the last overflows */
+
+    for (size_t keys = 0; keys <= 2 * TSA_MAX_LANES + 1; keys++)
+        for (size_t width = 1; width <= 2 * TSA_MAX_LANES + 1; width += 3)
+            if (kc_keep(kc))
+                one_softmax(kc, table, keys, kc_between(kc, 1, 9), width,
+                            sizes[kc_between(kc, 0, 4)]);
+    for (size_t i = kc_rounds(kc, 80); i-- > 0;)
+        one_softmax(kc, table, kc_between(kc, 1, 200), kc_between(kc, 1, 20),
+                    kc_between(kc, 1, 60), sizes[kc_between(kc, 0, 4)]);
+}
