@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
 # The benchmark is part of the command. Its loops per instruction set are compiled like kernels.
-TSA_BENCH_HEADERS = bench/bench.h bench/contender.h bench/contender_tmpl.h bench/kernels_tmpl.h \
-	bench/peak_tmpl.h bench/unit.h
+# (Headers are in _SOURCES: automake takes a name in _HEADERS for files to install.)
 TSA_BENCH_SOURCES = bench/bench.h bench/contender.h bench/contender_tmpl.h bench/kernels_tmpl.h \
 	bench/peak_tmpl.h bench/unit.h bench/bench.c bench/contender.c bench/contender_openblas.c \
 	bench/contender_xsmm.c bench/grid.c bench/inputs.c bench/kernels.c bench/machine.c \

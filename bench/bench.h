@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: MIT */
+/* Types shared by the files of the benchmark, `tsa bench`. */
+#ifndef TSA_BENCH_H
+#define TSA_BENCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "tsa.h"
+#include "unit.h"
+
+/* The subcommand: argv[0] is its name. Returns the exit code. */
+int tsa_bench_main(int argc, char **argv);
+
+/* -- problems (problem.c) ------------------------------------------------------------------ */
+
+enum bench_op { BENCH_PREFILL, BENCH_DECODE, BENCH_ABSORB, BENCH_SOFTMAX, BENCH_SOFTMAX_DECODE };
+
+struct bench_problem {
+    enum bench_op op;
+    size_t batch, heads, kv_heads; /* kv_heads 0: as heads */
+    size_t n, d, dv, terms;
+    size_t chunk; /* 0: the library's default */
+    char text[128];
+};
+
+/* Read a problem string; on failure `why` says what is wrong with it. */
+bool bench_problem_parse(const char *text, struct bench_problem *problem, char *why, size_t size);
+/* Write the canonical string into problem->text. */
+void bench_problem_name(struct bench_problem *problem);
+/* Useful FLOPs per token and query head with this chunk (doc/bench.md has the formula). */
+double bench_problem_flops(const struct bench_problem *problem, size_t chunk);
+/* Numbers in the folded state of one kv head. */
+double bench_problem_elements(const struct bench_problem *problem);
+bool bench_is_decode(enum bench_op op);
+
+/* -- time (timing.c) ------------------------------------------------------------------------ */
+
+struct bench_timing {
+    double seconds; /* shortest time of one repeat */
+    int repeats;
+    bool cold;      /* wipe the caches before each repeat, one iteration per repeat */
+    bool cpu;       /* one thread: the smaller of wall and processor time */
+};
+
+struct bench_stats {
+    double min, median, spread; /* seconds of one iteration; spread = median/min - 1 */
+    size_t iterations;
+};
+
+/* Something to time: run it `iterations` times, false on failure. */
+struct bench_work {
+    bool (*run)(void *context, size_t iterations);
+    void *context;
+};
+
+double bench_now(void);
+/* Time `count` works, repeat by repeat in turn, so that their ratios are fair. */
+bool bench_measure(const struct bench_timing *timing, const struct bench_work *works, size_t count,
+                   struct bench_stats *stats);
+/* Read and write more memory than the caches hold. */
+void bench_wipe_caches(void);
+
+/* -- the machine (machine.c) ------------------------------------------------------------------ */
+
+enum bench_level { BENCH_L1, BENCH_L2, BENCH_L3, BENCH_DRAM, BENCH_LEVELS };
+
+struct bench_machine {
+    const struct bench_unit *unit;
+    int threads;
+    double peak_f32, peak_f64;         /* GFLOP/s of one thread */
+    double peak_all_f32, peak_all_f64; /* of `threads` threads together */
+    size_t cache[3];                   /* bytes of L1d, L2, L3 */
+    size_t footprint[BENCH_LEVELS];
+    double bandwidth[BENCH_LEVELS]; /* GB/s read by one thread */
+    char cpu[128];
+};
+
+/* Measure everything. */
+bool bench_machine_measure(struct bench_machine *machine, const char *isa, int threads);
+/* Measure the peaks again and keep the better figures. */
+void bench_machine_peak(struct bench_machine *machine);
+void bench_machine_print(const struct bench_machine *machine, FILE *file, const char *prefix);
+/* The level in which `bytes` lie when they are read again and again. */
+enum bench_level bench_machine_level(const struct bench_machine *machine, double bytes);
+extern const char *const bench_level_name[BENCH_LEVELS];
+/* The benchmark's unit of that instruction set, or NULL. */
+const struct bench_unit *bench_unit_find(const char *isa);
+
+/* -- inputs and their reference (inputs.c) ------------------------------------------------------ */
+
+/* Rows of a ring of tokens; token i of a sequence is row i % ring. */
+struct bench_inputs {
+    size_t ring;
+    enum tsa_dtype dtype;
+    struct tsa_tensor q, k, v, o; /* token 0 of the ring */
+    void *memory[4];
+};
+
+/* heads-major rows, or token-major rows (one decoding step is contiguous). */
+bool bench_inputs_create(struct bench_inputs *in, const struct bench_problem *problem, size_t ring,
+                         size_t out_tokens, enum tsa_dtype dtype, bool token_major);
+void bench_inputs_destroy(struct bench_inputs *in);
+/* A tensor moved to a row, a head or a sequence. */
+struct tsa_tensor bench_at(const struct tsa_tensor *t, size_t batch, size_t head, size_t token);
+/* Largest |o - reference| over dv columns of one output row, after `seen` tokens, the query being
+ * ring row q_row; o points at the row. Taylor coefficients, or exp for the softmax problems. */
+double bench_row_error(const struct bench_inputs *in, const struct bench_problem *problem,
+                       size_t batch, size_t head, size_t q_row, size_t seen, const void *o);
+/* Beyond this an output is wrong, not rounded. */
+double bench_error_bound(enum tsa_dtype dtype);
+void *bench_memory(size_t bytes);
+
+/* -- the operators (op.c, op_report.c) --------------------------------------------------------------- */
+
+struct bench_options {
+    struct bench_timing timing;
+    int threads;
+    const char *isa;
+    enum tsa_dtype dtype;
+    bool csv, json, contenders;
+};
+
+struct bench_op_state {
+    struct bench_problem problem;
+    struct bench_inputs in;
+    struct tsa_plan *plan;
+    struct tsa_state **states;
+    struct tsa_workspace *ws;
+    size_t chunk;
+    uint64_t steps;                 /* decoding steps so far */
+    double step, fold;              /* best seconds of a step without a fold, and with one */
+    bool cold;
+    double max_error;
+    struct tsa_error err;
+};
+
+/* A line of the report. Figures that do not apply are NaN. */
+struct bench_result {
+    char problem[128];
+    const char *isa, *compute, *contender;
+    int threads;
+    size_t chunk;
+    bool cold;
+    double tokens, seconds_min, seconds_median, spread, us_per_token, gflops, peak, percent;
+    double gbytes, percent_bandwidth, us_step, us_read, us_fold, max_error, ratio;
+    enum bench_level level;
+};
+
+/* Plan, states, inputs and a workspace for a problem; prints what fails. */
+struct bench_op_state *bench_op_create(const struct bench_problem *problem,
+                                       const struct bench_options *options);
+void bench_op_destroy(struct bench_op_state *op);
+/* Compute once, leave the largest error on sampled rows in op->max_error. */
+bool bench_op_verify(struct bench_op_state *op);
+bool bench_op_work(void *op, size_t iterations);
+bool bench_op_read_work(void *op, size_t iterations);
+/* Bytes that one pass (one step of decoding) must move. */
+double bench_op_bytes(const struct bench_op_state *op);
+/* Bring the open window to `fill` tokens. */
+bool bench_op_fill_window(struct bench_op_state *op, size_t fill);
+
+/* Verify, time and fill results: ours first, then the contenders. Returns the number of results,
+ * 0 on failure; *wrong counts the outputs beyond the bound. */
+size_t bench_op_report(const struct bench_problem *problem, const struct bench_options *options,
+                       const struct bench_machine *machine, struct bench_result *results,
+                       size_t max, int *wrong);
+
+/* -- contenders (contender.c, contender_*.c) --------------------------------------------------------- */
+
+struct contender;
+/* The i-th contender for this shape: NULL past the end, or when it cannot be made. */
+struct contender *contender_create(size_t i, const struct bench_problem *problem,
+                                   const struct bench_unit *unit);
+size_t contender_count(void);
+const char *contender_name(const struct contender *c);
+size_t contender_chunk(const struct contender *c);
+void contender_destroy(struct contender *c);
+/* Causal prefill of one head: contiguous f32 rows. */
+void contender_run(struct contender *c, size_t n, const float *q, const float *k, const float *v,
+                   float *o);
+/* One line about the libraries behind them. */
+void contender_describe(FILE *file, const char *prefix);
+
+/* -- output (report.c), grid (grid.c), kernels (kernels.c) ------------------------------------------- */
+
+void bench_report_begin(const struct bench_options *options, const struct bench_machine *machine);
+void bench_report(const struct bench_options *options, const struct bench_result *result);
+void bench_report_end(const struct bench_options *options);
+
+struct bench_grid_options {
+    size_t max_bytes; /* largest state */
+    bool chunks;      /* try every chunk */
+    bool odd_only;
+    size_t min_elements; /* smallest state */
+};
+int bench_grid(const struct bench_options *options, const struct bench_grid_options *grid,
+               struct bench_machine *machine);
+int bench_kernels(const struct bench_options *options, const struct bench_problem *problem,
+                  struct bench_machine *machine);
+
+#endif

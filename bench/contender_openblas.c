@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: MIT */
+/* OpenBLAS as a contender. Loaded when asked for, so that the command neither depends on it nor
+ * starts its threads, and so that settings which slow it down can be removed before it starts. */
+#include "config.h"
+
+#include "contender.h"
+
+#ifdef TSA_BENCH_OPENBLAS
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* cblas.h: row major 101, no transposition 111 */
+typedef void (*sgemm_fn)(int order, int ta, int tb, int m, int n, int k, float alpha,
+                         const float *a, int lda, const float *b, int ldb, float beta, float *c,
+                         int ldc);
+typedef void (*set_threads_fn)(int);
+typedef char *(*text_fn)(void);
+
+static sgemm_fn sgemm;
+static char description[320];
+
+/* ISO C has no cast from an object pointer to a function pointer. */
+static bool find(void *library, const char *name, void *function)
+{
+    void *symbol = dlsym(library, name);
+    memcpy(function, &symbol, sizeof symbol);
+    return symbol;
+}
+
+static bool openblas_start(void)
+{
+    static const char *const names[] = {"libopenblas.so.0", "libopenblas.so",
+                                        "libopenblas.dylib"};
+    void *library = NULL;
+    set_threads_fn set_threads;
+    text_fn config, core;
+
+    if (sgemm)
+        return true;
+    unsetenv("OPENBLAS_CORETYPE");
+    unsetenv("OPENBLAS_L2_SIZE");
+    setenv("OPENBLAS_NUM_THREADS", "1", 1);
+    for (size_t i = 0; i < sizeof names / sizeof *names && !library; i++)
+        library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
+    if (!library || !find(library, "openblas_set_num_threads", &set_threads) ||
+        !find(library, "openblas_get_config", &config) ||
+        !find(library, "openblas_get_corename", &core) || !find(library, "cblas_sgemm", &sgemm))
+        return false;
+    set_threads(1);
+    snprintf(description, sizeof description, "%s, core %s, 1 thread", config(), core());
+    return true;
+}
+
+static bool openblas_prepare(struct contender_gemm *gemm)
+{
+    (void)gemm;
+    return true;
+}
+
+static void openblas_run(const struct contender_gemm *g, const float *a, const float *b, float *c)
+{
+    sgemm(101, 111, 111, g->m, g->n, g->k, 1.0f, a, g->lda, b, g->ldb, g->beta, c, g->ldc);
+}
+
+#else
+
+static bool openblas_start(void)
+{
+    return false;
+}
+static bool openblas_prepare(struct contender_gemm *gemm)
+{
+    (void)gemm;
+    return false;
+}
+static void openblas_run(const struct contender_gemm *g, const float *a, const float *b, float *c)
+{
+    (void)g;
+    (void)a;
+    (void)b;
+    (void)c;
+}
+static const char description[] = "not built";
+
+#endif
+
+static const char *openblas_describe(void)
+{
+    return description;
+}
+
+const struct contender_backend contender_openblas = {
+    "openblas", openblas_start, openblas_prepare, openblas_run, openblas_describe,
+};

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: MIT */
+/* The plain loops of the contenders around their matrix products, on compiler vectors: what a
+ * careful user of a BLAS would write. Works on VF, LANES, SET_F, FMA_F of peak_tmpl.h's includer
+ * and VU, the same vector without alignment; MASK_F(w, m) keeps the lanes of w whose m[] is -1. */
+
+static const int loop_mask[2 * 16] = {-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
+
+static float loop_sum(VF x)
+{
+    float lane[LANES], s[4] = {0, 0, 0, 0};
+    *(VU *)lane = x;
+    for (size_t i = 0; i + 4 <= LANES; i += 4)
+        for (size_t j = 0; j < 4; j++)
+            s[j] += lane[i + j];
+    for (size_t i = LANES / 4 * 4; i < LANES; i++)
+        s[0] += lane[i];
+    return (s[0] + s[2]) + (s[1] + s[3]);
+}
+
+static void loop_transpose(size_t c, size_t d, const float *x, float *xt)
+{
+    for (size_t i = 0; i < d; i++)
+        for (size_t t = 0; t < c; t++)
+            xt[i * c + t] = x[t * d + i];
+}
+
+static void loop_features_t(const struct contender_run_of *runs, size_t count, size_t f0,
+                            size_t f1, size_t c, const float *xt, const float *base, float *out)
+{
+    for (size_t r = 0; r < count; r++) {
+        const size_t first = runs[r].to > f0 ? runs[r].to : f0;
+        const size_t end = runs[r].to + runs[r].count < f1 ? runs[r].to + runs[r].count : f1;
+        const float *x = xt + runs[r].var * c;
+        for (size_t f = first; f < end; f++) {
+            const float *b = base + (runs[r].from + f - runs[r].to) * c;
+            float *o = out + (f - f0) * c;
+            size_t t = 0;
+            for (; t + LANES <= c; t += LANES)
+                *(VU *)(o + t) = *(const VU *)(x + t) * *(const VU *)(b + t);
+            for (; t < c; t++)
+                o[t] = x[t] * b[t];
+        }
+    }
+}
+
+static void loop_features_k(const struct contender_run_of *runs, size_t count, size_t f0,
+                            size_t f1, size_t c, size_t d, const float *x, const float *base,
+                            size_t ldb, const float *weight, float *out, size_t ldo)
+{
+    for (size_t t = 0; t < c; t++) {
+        for (size_t r = 0; r < count; r++) {
+            const size_t first = runs[r].to > f0 ? runs[r].to : f0;
+            const size_t end = runs[r].to + runs[r].count < f1 ? runs[r].to + runs[r].count : f1;
+            if (first >= end)
+                continue;
+            const float *b = base + t * ldb + runs[r].from + first - runs[r].to;
+            float *o = out + t * ldo + first - f0;
+            const VF xv = SET_F(x[t * d + runs[r].var]);
+            if (weight) {
+                const float *w = weight + first;
+                for (size_t j = 0; j < end - first; j += LANES)
+                    *(VU *)(o + j) = xv * *(const VU *)(b + j) * *(const VU *)(w + j);
+            } else {
+                for (size_t j = 0; j < end - first; j += LANES)
+                    *(VU *)(o + j) = xv * *(const VU *)(b + j);
+            }
+        }
+    }
+}
+
+static void loop_kernel(size_t rows, size_t keys, size_t r0, size_t terms, const float *coef,
+                        float *p, size_t ldp, float *den)
+{
+    for (size_t t = 0; t < rows; t++) {
+        float *row = p + t * ldp, tail = 0;
+        const size_t seen = r0 + t + 1 < keys ? r0 + t + 1 : keys;
+        VF sum = SET_F(0.0f);
+        size_t j = 0;
+        for (; j + LANES <= seen; j += LANES) {
+            const VF s = *(const VU *)(row + j);
+            VF w = SET_F(coef[terms - 1]);
+            for (size_t m = terms - 1; m-- > 0;)
+                w = FMA_F(w, s, SET_F(coef[m]));
+            *(VU *)(row + j) = w;
+            sum += w;
+        }
+        /* one vector for the edge */
+        if (j + LANES <= keys && j < seen) {
+            const VF s = *(const VU *)(row + j);
+            VF w = SET_F(coef[terms - 1]);
+            for (size_t m = terms - 1; m-- > 0;)
+                w = FMA_F(w, s, SET_F(coef[m]));
+            w = MASK_F(w, loop_mask + 16 - (seen - j));
+            *(VU *)(row + j) = w;
+            sum += w;
+            j += LANES;
+        }
+        for (; j < seen; j++) {
+            float w = coef[terms - 1];
+            for (size_t m = terms - 1; m-- > 0;)
+                w = w * row[j] + coef[m];
+            row[j] = w;
+            tail += w;
+        }
+        for (; j < keys; j++)
+            row[j] = 0;
+        den[t] += loop_sum(sum) + tail;
+    }
+}
+
+static void loop_query_ones(size_t c, size_t features, const float *psi, size_t ldp,
+                            const float *ones, float *den)
+{
+    for (size_t t = 0; t < c; t++) {
+        const float *p = psi + t * ldp;
+        VF s0 = SET_F(0.0f), s1 = s0;
+        size_t f = 0;
+        for (; f + 2 * LANES <= features; f += 2 * LANES) {
+            s0 = FMA_F(*(const VU *)(p + f), *(const VU *)(ones + f), s0);
+            s1 = FMA_F(*(const VU *)(p + f + LANES), *(const VU *)(ones + f + LANES), s1);
+        }
+        float tail = 0;
+        for (; f < features; f++)
+            tail += p[f] * ones[f];
+        den[t] += loop_sum(s0 + s1) + tail;
+    }
+}
+
+static void loop_update_ones(size_t features, size_t c, const float *phi, float *ones)
+{
+    for (size_t f = 0; f < features; f++) {
+        const float *p = phi + f * c;
+        VF s = SET_F(0.0f);
+        float tail = 0;
+        size_t t = 0;
+        for (; t + LANES <= c; t += LANES)
+            s += *(const VU *)(p + t);
+        for (; t < c; t++)
+            tail += p[t];
+        ones[f] += loop_sum(s) + tail;
+    }
+}
+
+static void loop_divide(size_t c, size_t dv, const float *den, float *o)
+{
+    for (size_t t = 0; t < c; t++) {
+        const float r = 1.0f / den[t];
+        float *row = o + t * dv;
+        size_t j = 0;
+        for (; j + LANES <= dv; j += LANES)
+            *(VU *)(row + j) *= SET_F(r);
+        for (; j < dv; j++)
+            row[j] *= r;
+    }
+}
+
+#define CONTENDER_LOOPS                                                              \
+    {                                                                                \
+        loop_transpose, loop_features_t, loop_features_k, loop_kernel, loop_query_ones, \
+            loop_update_ones, loop_divide                                            \
+    }

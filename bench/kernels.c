@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: MIT */
+/* Every entry of every usable table of kernels, on the sizes of one chunk of a problem. */
+#include "config.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench.h"
+#include "internal.h"
+
+struct kernel_cost {
+    double flops, bytes; /* of one call: useful operations, arrays touched once */
+};
+
+static const char *const kernel_names[] = {
+#define TSA_KERNEL(result, name, args) #name,
+#include "kernels.def"
+#undef TSA_KERNEL
+};
+
+static void print_kernel(const struct bench_options *options, const struct bench_machine *m,
+                         const char *isa, const char *dtype, const char *name,
+                         const struct bench_stats *s, struct kernel_cost cost, double peak)
+{
+    const double gflops = cost.flops / s->min * 1e-9, gbytes = cost.bytes / s->min * 1e-9;
+    (void)m;
+    if (options->csv) {
+        printf("%s,%s,%s,%.4g,%.4g,%.3g,%.2f,%.1f,%.2f\n", name, isa, dtype, s->min * 1e9,
+               s->median * 1e9, s->spread, gflops, 100 * gflops / peak, gbytes);
+    } else {
+        printf("%-14s %-8s %-3s %10.1f %4.0f%%", name, isa, dtype, s->min * 1e9, 100 * s->spread);
+        if (cost.flops > 0)
+            printf(" %9.2f %6.1f", gflops, 100 * gflops / peak);
+        else
+            printf(" %9s %6s", "-", "-");
+        printf(" %8.1f\n", gbytes);
+    }
+    fflush(stdout);
+}
+
+#define T float
+#define S(name) name##_f32
+#define KERNELS tsa_kernels_f32
+#include "kernels_tmpl.h"
+#undef T
+#undef S
+#undef KERNELS
+
+#define T double
+#define S(name) name##_f64
+#define KERNELS tsa_kernels_f64
+#include "kernels_tmpl.h"
+#undef T
+#undef S
+#undef KERNELS
+
+int bench_kernels(const struct bench_options *options, const struct bench_problem *problem,
+                  struct bench_machine *machine)
+{
+    const size_t chunk = problem->chunk ? problem->chunk : 64;
+    const struct tsa_isa *isa;
+
+    if (!options->json)
+        bench_machine_print(machine, stdout, "# ");
+    printf("%s d%zu:dv%zu:t%zu, %zu tokens, at most 512 features, one thread\n",
+           options->csv ? "# kernels at" : "# kernels at", problem->d, problem->dv,
+           problem->terms, chunk);
+    if (options->csv)
+        printf("kernel,isa,compute,ns_min,ns_median,spread,gflops,percent_of_peak,gbytes_per_s\n");
+    else
+        printf("%-14s %-8s %-3s %10s %5s %9s %6s %8s\n", "kernel", "isa", "", "ns/call", "sprd",
+               "GFLOP/s", "%peak", "GB/s");
+    for (size_t i = 0; (isa = tsa_isa_at(i)); i++) {
+        struct bench_machine own = {0};
+        if (!tsa_isa_usable(isa) || (options->isa && strcmp(options->isa, isa->name) != 0))
+            continue;
+        if (!bench_machine_measure(&own, isa->name, 1))
+            continue;
+        if (!kernel_table_f32(options, &own, isa->name, isa->f32, problem, chunk, own.peak_f32) ||
+            !kernel_table_f64(options, &own, isa->name, isa->f64, problem, chunk, own.peak_f64))
+            return 1;
+    }
+    return 0;
+}

@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: MIT */
+/* One call and its cost for every kernel, for one arithmetic type. The includer defines T, S(name)
+ * (the name with a suffix) and KERNELS (the struct of the table). */
+
+struct S(kernel_bench) {
+    const struct KERNELS *k;
+    struct tsa_monomials mono;
+    size_t c, d, dv, features, terms; /* features: those of one block */
+    ptrdiff_t ldt, ldv, ldb, ldf;     /* tokens, values, base monomials, features */
+    T *src, *srcv, *dst, *xt, *base_t, *base_k, *psi, *phi, *v, *hi, *lo, *local, *ones, *den;
+    T *acc, *w, *weight, *coef;
+    size_t *suffix;
+    void *memory[20];
+    int blocks;
+};
+
+static T *S(block)(struct S(kernel_bench) * b, size_t count, double low, double high)
+{
+    T *p = bench_memory((count + 64) * sizeof(T));
+    if (!p)
+        return NULL;
+    uint32_t seed = 1;
+    for (size_t i = 0; i < count + 64; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        p[i] = (T)(low + (high - low) * (double)(seed >> 8) * 0x1p-24);
+    }
+    b->memory[b->blocks++] = p;
+    return p;
+}
+
+static void S(kernel_bench_destroy)(struct S(kernel_bench) * b)
+{
+    for (int i = 0; i < b->blocks; i++)
+        free(b->memory[i]);
+    free(b->suffix);
+}
+
+static bool S(kernel_bench_create)(struct S(kernel_bench) * b, const struct KERNELS *kernels,
+                                   const struct bench_problem *p, size_t chunk)
+{
+    memset(b, 0, sizeof *b);
+    b->k = kernels;
+    b->c = chunk;
+    b->d = p->d;
+    b->dv = p->dv;
+    b->terms = p->terms;
+    if (!tsa_monomials_init(&b->mono, p->d, p->terms))
+        return false;
+    b->suffix = bench_memory(tsa_monomials_suffix_count(p->d, p->terms) * sizeof *b->suffix);
+    if (!b->suffix)
+        return false;
+    tsa_monomials_fill_suffix(&b->mono, b->suffix);
+    b->features = b->mono.total < 512 ? b->mono.total : 512;
+    b->ldt = (ptrdiff_t)tsa_round_up(chunk, TSA_ROW_PAD);
+    b->ldv = (ptrdiff_t)tsa_round_up(p->dv, TSA_ROW_PAD);
+    b->ldb = (ptrdiff_t)tsa_round_up(b->mono.base + 2 * TSA_MAX_LANES, TSA_ROW_PAD);
+    b->ldf = (ptrdiff_t)tsa_round_up(b->features + 2 * TSA_MAX_LANES, TSA_ROW_PAD);
+    const size_t ldt = (size_t)b->ldt, ldv = (size_t)b->ldv, f = b->features;
+    b->src = S(block)(b, ldt * p->d, -0.4, 0.5);
+    b->srcv = S(block)(b, ldt * p->dv, -0.5, 0.5);
+    b->dst = S(block)(b, ldt * (ldv + (size_t)b->ldb), 0, 1);
+    b->xt = S(block)(b, ldt * p->d, -0.4, 0.5);
+    b->base_t = S(block)(b, ldt * (b->mono.base + 1), -0.4, 0.5);
+    b->base_k = S(block)(b, ldt * (size_t)b->ldb, -0.4, 0.5);
+    b->psi = S(block)(b, f * ldt, 0, 0.5);
+    b->phi = S(block)(b, ldt * (size_t)b->ldf, 0, 0.5);
+    b->v = S(block)(b, ldt * ldv, -0.5, 0.5);
+    b->hi = S(block)(b, f * ldv, 0, 1);
+    b->lo = S(block)(b, f * ldv, 0, 1e-8);
+    b->local = S(block)(b, f * ldv, 0, 1e-12);
+    b->ones = S(block)(b, f + ldv, 0, 1);
+    b->den = S(block)(b, ldt, 1, 2);
+    b->acc = S(block)(b, ldt * ldv, 0, 1);
+    b->w = S(block)(b, ldt * ldt, 0.5, 1.5);
+    b->weight = S(block)(b, b->mono.total, 0.1, 1);
+    b->coef = S(block)(b, TSA_MAX_TERMS, 0.1, 1);
+    for (int i = 0; i < b->blocks; i++)
+        if (!b->memory[i])
+            return false;
+    return b->blocks == 18;
+}
+
+#define BYTES(count) ((double)(count) * sizeof(T))
+#define TRIANGLE(b) ((double)(b)->c * (double)((b)->c + 1) / 2)
+#define KERNEL(name) static struct kernel_cost S(name)(struct S(kernel_bench) * b)
+
+KERNEL(absmax)
+{
+    b->den[0] += b->k->absmax(b->c, b->d, b->src, (ptrdiff_t)b->d) * (T)1e-30;
+    return (struct kernel_cost){0, BYTES(b->c * b->d)};
+}
+KERNEL(pack_t)
+{
+    b->k->pack_t(b->c, b->d, b->src, (ptrdiff_t)b->d, 1, (T)0.5, b->xt, b->ldt);
+    return (struct kernel_cost){0, BYTES(2 * b->c * b->d)};
+}
+KERNEL(pack_v)
+{
+    b->k->pack_v(b->c, b->dv, b->srcv, (ptrdiff_t)b->dv, b->v, b->ldv);
+    return (struct kernel_cost){0, BYTES(2 * b->c * b->dv)};
+}
+KERNEL(transpose)
+{
+    b->k->transpose(b->d, b->c, b->xt, b->ldt, b->base_k, b->ldb);
+    return (struct kernel_cost){0, BYTES(2 * b->c * b->d)};
+}
+KERNEL(base_t)
+{
+    b->k->base_t(&b->mono, b->c, b->base_t, b->ldt);
+    return (struct kernel_cost){(double)((b->mono.base - b->d) * b->c),
+                                BYTES(b->mono.base * b->c)};
+}
+KERNEL(base_k)
+{
+    b->k->base_k(&b->mono, b->c, b->base_k, b->ldb);
+    return (struct kernel_cost){(double)((b->mono.base - b->d) * b->c),
+                                BYTES(b->mono.base * b->c)};
+}
+KERNEL(psi_t)
+{
+    b->k->psi_t(&b->mono, 0, b->features, b->c, b->base_t, b->ldt, b->weight, b->psi, b->ldt);
+    return (struct kernel_cost){2.0 * (double)(b->features * b->c), BYTES(b->features * b->c)};
+}
+KERNEL(phi_k)
+{
+    b->k->phi_k(&b->mono, 0, b->features, b->c, b->base_k, b->ldb, NULL, b->phi, b->ldf);
+    return (struct kernel_cost){(double)(b->features * b->c), BYTES(b->features * b->c)};
+}
+KERNEL(ones_k)
+{
+    b->k->ones_k(b->features, b->c, b->phi, b->ldf, b->ones);
+    return (struct kernel_cost){(double)(b->features * b->c), BYTES(b->features * b->c)};
+}
+KERNEL(query)
+{
+    b->k->query(b->c, b->dv, b->features, b->psi, b->ldt, b->hi, b->ldv, b->acc, b->ldv, 1);
+    return (struct kernel_cost){2.0 * (double)(b->c * b->dv * b->features),
+                                BYTES(b->features * (b->dv + b->c))};
+}
+KERNEL(query_ones)
+{
+    b->k->query_ones(b->c, b->features, b->psi, b->ldt, b->ones, b->den, 1);
+    return (struct kernel_cost){2.0 * (double)(b->c * b->features), BYTES(b->features * b->c)};
+}
+KERNEL(update)
+{
+    b->k->update(b->features, b->dv, b->c, b->phi, b->ldf, b->v, b->ldv, b->local, b->ldv);
+    return (struct kernel_cost){2.0 * (double)(b->c * b->dv * b->features),
+                                BYTES(b->features * (b->dv + b->c))};
+}
+KERNEL(update_fold)
+{
+    b->k->update_fold(b->features, b->dv, b->c, b->phi, b->ldf, b->v, b->ldv, b->hi, b->lo,
+                      b->ldv);
+    return (struct kernel_cost){2.0 * (double)(b->c * b->dv * b->features),
+                                BYTES(b->features * (4 * b->dv + b->c))};
+}
+KERNEL(fold)
+{
+    const size_t count = b->features * (size_t)b->ldv;
+    b->k->fold(count, b->hi, b->lo, b->local, NULL);
+    return (struct kernel_cost){0, BYTES(5 * count)};
+}
+KERNEL(merge)
+{
+    const size_t count = b->features * (size_t)b->ldv;
+    b->k->merge(count, b->hi, b->lo, b->local, b->local);
+    return (struct kernel_cost){0, BYTES(6 * count)};
+}
+KERNEL(scores)
+{
+    b->k->scores(b->c, b->c, b->d, b->xt, b->ldt, b->base_t, b->ldt, b->terms, b->coef, b->w,
+                 b->ldt, 0);
+    return (struct kernel_cost){2 * TRIANGLE(b) * (double)(b->d + b->terms - 1),
+                                BYTES(2 * b->c * b->d + b->c * b->c)};
+}
+KERNEL(window_ones)
+{
+    b->k->window_ones(b->c, b->c, b->w, b->ldt, 0, b->den, 1);
+    return (struct kernel_cost){TRIANGLE(b), BYTES(b->c * b->c)};
+}
+KERNEL(window)
+{
+    b->k->window(b->c, b->dv, b->c, 0, b->w, b->ldt, b->v, b->ldv, b->acc, b->ldv, 0, b->den,
+                 b->dst, (ptrdiff_t)b->dv);
+    return (struct kernel_cost){2 * TRIANGLE(b) * (double)b->dv,
+                                BYTES(b->c * (b->c + 3 * b->dv))};
+}
+KERNEL(decode_state)
+{
+    b->k->decode_state(1, b->dv, b->features, b->phi, b->ldf, b->hi, b->ldv, b->ones, b->acc,
+                       b->ldv, b->den);
+    return (struct kernel_cost){2.0 * (double)(b->features * (b->dv + 1)),
+                                BYTES(b->features * (b->dv + 1))};
+}
+KERNEL(decode_scores)
+{
+    b->k->decode_scores(b->c, b->d, b->xt, b->ldt, b->src, b->terms, b->coef, b->w);
+    return (struct kernel_cost){2.0 * (double)(b->c * (b->d + b->terms - 1)),
+                                BYTES(b->c * b->d)};
+}
+KERNEL(decode_window)
+{
+    b->k->decode_window(b->dv, b->c, b->w, b->v, b->ldv, b->acc, (T)1, 0, b->dst);
+    return (struct kernel_cost){2.0 * (double)(b->c * b->dv), BYTES(b->c * b->dv)};
+}
+KERNEL(softmax)
+{
+    T max = 0, sum = 1;
+    b->k->softmax(b->c, b->d, b->xt, b->ldt, b->src, b->dv, b->v, b->ldv, &max, &sum, b->acc,
+                  b->dst);
+    return (struct kernel_cost){2.0 * (double)(b->c * (b->d + b->dv)),
+                                BYTES(b->c * (b->d + b->dv))};
+}
+KERNEL(divide)
+{
+    b->k->divide(b->dv, b->acc, (T)3, b->dst);
+    return (struct kernel_cost){0, BYTES(2 * b->dv)};
+}
+
+static const struct {
+    const char *name;
+    struct kernel_cost (*call)(struct S(kernel_bench) *);
+} S(kernel_list)[] = {
+#define ENTRY(name) {#name, S(name)}
+    ENTRY(absmax),       ENTRY(pack_t),        ENTRY(pack_v),        ENTRY(transpose),
+    ENTRY(base_t),       ENTRY(base_k),        ENTRY(psi_t),         ENTRY(phi_k),
+    ENTRY(ones_k),       ENTRY(query),         ENTRY(query_ones),    ENTRY(update),
+    ENTRY(update_fold),  ENTRY(fold),          ENTRY(merge),         ENTRY(scores),
+    ENTRY(window_ones),  ENTRY(window),        ENTRY(decode_state),  ENTRY(decode_scores),
+    ENTRY(decode_window), ENTRY(softmax),      ENTRY(divide),
+#undef ENTRY
+};
+
+struct S(kernel_work) {
+    struct S(kernel_bench) * bench;
+    struct kernel_cost (*call)(struct S(kernel_bench) *);
+    struct kernel_cost cost;
+};
+
+static bool S(kernel_run)(void *context, size_t iterations)
+{
+    struct S(kernel_work) *w = context;
+    while (iterations--)
+        w->cost = w->call(w->bench);
+    return true;
+}
+
+/* Every kernel of one table; false if one could not be timed. */
+static bool S(kernel_table)(const struct bench_options *options, const struct bench_machine *m,
+                            const char *isa, const struct KERNELS *kernels,
+                            const struct bench_problem *p, size_t chunk, double peak)
+{
+    struct S(kernel_bench) bench;
+    bool ok = S(kernel_bench_create)(&bench, kernels, p, chunk);
+    for (size_t n = 0; ok && n < sizeof kernel_names / sizeof *kernel_names; n++) {
+        struct S(kernel_work) work = {&bench, NULL, {0, 0}};
+        for (size_t i = 0; i < sizeof S(kernel_list) / sizeof *S(kernel_list); i++)
+            if (strcmp(S(kernel_list)[i].name, kernel_names[n]) == 0)
+                work.call = S(kernel_list)[i].call;
+        if (!work.call) {
+            fprintf(stderr, "tsa bench: kernel %s has no bench\n", kernel_names[n]);
+            ok = false;
+            break;
+        }
+        const struct bench_work timed = {S(kernel_run), &work};
+        struct bench_stats stats;
+        ok = bench_measure(&options->timing, &timed, 1, &stats);
+        if (ok)
+            print_kernel(options, m, isa, sizeof(T) == 4 ? "f32" : "f64", kernel_names[n], &stats,
+                         work.cost, peak);
+    }
+    S(kernel_bench_destroy)(&bench);
+    return ok;
+}
+
+#undef BYTES
+#undef TRIANGLE
+#undef KERNEL

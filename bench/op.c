@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: MIT */
+/* The library's operators as things to verify and to time. */
+#include "config.h"
+
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "bench.h"
+
+/* Decoded tokens come fresh from a projection in an engine: timed steps take turns among a few. */
+#define FRESH 8
+#define RING_BYTES ((size_t)32 << 20)
+
+static bool is_softmax(enum bench_op op)
+{
+    return op == BENCH_SOFTMAX || op == BENCH_SOFTMAX_DECODE;
+}
+
+static size_t kv_heads(const struct bench_problem *p)
+{
+    return p->kv_heads ? p->kv_heads : p->heads;
+}
+
+/* Say what failed; always false. */
+static bool complain(const struct bench_op_state *op, const char *what)
+{
+    fprintf(stderr, "tsa bench: %s: %s: %s\n", op->problem.text, what,
+            op->err.text[0] ? op->err.text : tsa_status_string(op->err.status));
+    return false;
+}
+
+static bool create_plan(struct bench_op_state *op, const struct bench_options *o)
+{
+    const struct bench_problem *p = &op->problem;
+    struct tsa_options options;
+
+    if (tsa_options_init(&options, sizeof options) != TSA_OK)
+        return complain(op, "options");
+    options.head_dim = p->d;
+    options.value_dim = p->dv;
+    options.terms = p->terms;
+    options.heads = p->heads;
+    options.kv_heads = p->kv_heads;
+    options.chunk = p->chunk;
+    options.dtype = o->dtype;
+    options.threads = o->threads;
+    options.isa = o->isa;
+    if (tsa_plan_create(&options, &op->plan, &op->err) != TSA_OK)
+        return complain(op, "plan");
+    op->chunk = tsa_plan_chunk(op->plan);
+    if (tsa_workspace_create(op->plan, 0, &op->ws, &op->err) != TSA_OK)
+        return complain(op, "workspace");
+    op->states = calloc(p->batch, sizeof(struct tsa_state *));
+    for (size_t i = 0; op->states && !is_softmax(p->op) && i < p->batch; i++)
+        if (tsa_state_create(op->plan, &op->states[i], &op->err) != TSA_OK)
+            return complain(op, "state");
+    return op->states;
+}
+
+struct bench_op_state *bench_op_create(const struct bench_problem *problem,
+                                       const struct bench_options *options)
+{
+    struct bench_op_state *op = calloc(1, sizeof *op);
+    if (!op)
+        return NULL;
+    op->problem = *problem;
+    op->cold = options->timing.cold;
+    op->step = op->fold = HUGE_VAL;
+    size_t ring = problem->n, out_tokens = problem->n;
+    if (problem->op == BENCH_DECODE) {
+        const size_t row = problem->batch * problem->heads * (problem->d + problem->dv) * 16;
+        ring = RING_BYTES / row;
+        ring = ring < FRESH ? FRESH : ring > 4096 ? 4096 : ring;
+        out_tokens = 1;
+    } else if (problem->op != BENCH_PREFILL && problem->op != BENCH_SOFTMAX) {
+        out_tokens = 1;
+    }
+    if (!create_plan(op, options) ||
+        !bench_inputs_create(&op->in, problem, ring, out_tokens, options->dtype,
+                             problem->op == BENCH_DECODE)) {
+        if (op->plan && op->states)
+            fprintf(stderr, "tsa bench: %s: not enough memory\n", problem->text);
+        bench_op_destroy(op);
+        return NULL;
+    }
+    return op;
+}
+
+void bench_op_destroy(struct bench_op_state *op)
+{
+    if (!op)
+        return;
+    for (size_t i = 0; op->states && i < op->problem.batch; i++)
+        tsa_state_destroy(op->states[i]);
+    free(op->states);
+    tsa_workspace_destroy(op->ws);
+    tsa_plan_destroy(op->plan);
+    bench_inputs_destroy(&op->in);
+    free(op);
+}
+
+static bool reset(struct bench_op_state *op)
+{
+    for (size_t i = 0; i < op->problem.batch; i++)
+        if (tsa_state_reset(op->plan, op->states[i], &op->err) != TSA_OK)
+            return complain(op, "reset");
+    return true;
+}
+
+/* Absorb `tokens` more tokens of the ring. */
+static bool absorb(struct bench_op_state *op, size_t tokens)
+{
+    const struct bench_problem *p = &op->problem;
+    while (tokens) {
+        const size_t at = (size_t)(tsa_state_tokens(op->states[0], 0) % op->in.ring);
+        const size_t piece = tokens < op->in.ring - at ? tokens : op->in.ring - at;
+        const struct tsa_tensor k = bench_at(&op->in.k, 0, 0, at);
+        const struct tsa_tensor v = bench_at(&op->in.v, 0, 0, at);
+        if (tsa_absorb(op->plan, op->states, p->batch, 0, piece, &k, &v, op->ws, &op->err) !=
+            TSA_OK)
+            return complain(op, "absorb");
+        tokens -= piece;
+    }
+    return true;
+}
+
+bool bench_op_fill_window(struct bench_op_state *op, size_t fill)
+{
+    const size_t w = tsa_state_window(op->states[0], 0);
+    return absorb(op, fill >= w ? fill - w : fill + op->chunk - w);
+}
+
+static bool decode(struct bench_op_state *op, size_t row)
+{
+    const struct tsa_tensor q = bench_at(&op->in.q, 0, 0, row);
+    const struct tsa_tensor k = bench_at(&op->in.k, 0, 0, row);
+    const struct tsa_tensor v = bench_at(&op->in.v, 0, 0, row);
+    if (tsa_decode(op->plan, op->states, op->problem.batch, 0, &q, &k, &v, &op->in.o, op->ws,
+                   &op->err) != TSA_OK)
+        return complain(op, "decode");
+    return true;
+}
+
+/* Everything but decoding, once. */
+static bool once(struct bench_op_state *op)
+{
+    const struct bench_problem *p = &op->problem;
+    const struct bench_inputs *in = &op->in;
+    const struct tsa_tensor last = bench_at(&in->q, 0, 0, p->n - 1);
+    enum tsa_status status = TSA_OK;
+
+    switch (p->op) {
+    case BENCH_PREFILL:
+        if (!reset(op))
+            return false;
+        status = tsa_prefill(op->plan, op->states, p->batch, 0, p->n, &in->q, &in->k, &in->v,
+                             &in->o, op->ws, &op->err);
+        break;
+    case BENCH_ABSORB:
+        if (!reset(op))
+            return false;
+        status = tsa_absorb(op->plan, op->states, p->batch, 0, p->n, &in->k, &in->v, op->ws,
+                            &op->err);
+        break;
+    case BENCH_SOFTMAX:
+        status = tsa_softmax(op->plan, p->batch, p->n, p->n, 1, &in->q, &in->k, &in->v, &in->o,
+                             op->ws, &op->err);
+        break;
+    case BENCH_SOFTMAX_DECODE:
+        status = tsa_softmax(op->plan, p->batch, 1, p->n, 1, &last, &in->k, &in->v, &in->o, op->ws,
+                             &op->err);
+        break;
+    case BENCH_DECODE:
+        break;
+    }
+    return status == TSA_OK || complain(op, "call");
+}
+
+bool bench_op_work(void *context, size_t iterations)
+{
+    struct bench_op_state *op = context;
+    double step = 0, fold = 0;
+
+    if (op->problem.op != BENCH_DECODE) {
+        while (iterations--)
+            if (!once(op))
+                return false;
+        return true;
+    }
+    if (op->cold) /* one step after each wipe */
+        return decode(op, (size_t)(op->steps++ % FRESH));
+    for (size_t i = 0; i < iterations; i++) {
+        const double start = bench_now();
+        for (size_t s = 0; s + 1 < op->chunk; s++)
+            if (!decode(op, (size_t)(op->steps++ % FRESH)))
+                return false;
+        const double middle = bench_now();
+        if (!decode(op, (size_t)(op->steps++ % FRESH)))
+            return false;
+        step += middle - start;
+        fold += bench_now() - middle;
+    }
+    const double steps = (double)iterations * (double)(op->chunk - 1);
+    if (steps > 0 && step / steps < op->step)
+        op->step = step / steps;
+    if (fold / (double)iterations < op->fold)
+        op->fold = fold / (double)iterations;
+    return true;
+}
+
+static bool query(struct bench_op_state *op, size_t row)
+{
+    const struct tsa_tensor q = bench_at(&op->in.q, 0, 0, row);
+    if (tsa_query(op->plan, (const struct tsa_state *const *)op->states, op->problem.batch, 0, 1,
+                  &q, &op->in.o, op->ws, &op->err) != TSA_OK)
+        return complain(op, "query");
+    return true;
+}
+
+bool bench_op_read_work(void *context, size_t iterations)
+{
+    struct bench_op_state *op = context;
+    for (size_t i = 0; i < iterations; i++)
+        if (!query(op, i % FRESH))
+            return false;
+    return true;
+}
+
+/* Compare output row `o_row` of some heads of some sequences. */
+static void check(struct bench_op_state *op, size_t q_row, size_t o_row, size_t seen)
+{
+    const struct bench_problem *p = &op->problem;
+    const size_t heads[3] = {0, p->heads / 2, p->heads - 1}, batch[2] = {0, p->batch - 1};
+    for (int b = 0; b < 2; b++) {
+        for (int h = 0; h < 3; h++) {
+            if ((b && batch[1] == 0) || (h && heads[h] == heads[h - 1]))
+                continue;
+            const void *o = bench_at(&op->in.o, batch[b], heads[h], o_row).data;
+            const double e = bench_row_error(&op->in, p, batch[b], heads[h], q_row, seen, o);
+            if (!(e <= op->max_error))
+                op->max_error = e;
+        }
+    }
+}
+
+static bool verify_decode(struct bench_op_state *op)
+{
+    const size_t steps = op->chunk + 3 < 80 ? op->chunk + 3 : 80;
+    if (!reset(op) || !absorb(op, op->problem.n))
+        return false;
+    for (size_t s = 0; s < steps; s++) {
+        const size_t row = (op->problem.n + s) % op->in.ring;
+        if (!decode(op, row))
+            return false;
+        if (s % 16 == 0 || s + 1 == steps)
+            check(op, row, 0, op->problem.n + s + 1);
+    }
+    return bench_op_fill_window(op, 0);
+}
+
+bool bench_op_verify(struct bench_op_state *op)
+{
+    const size_t n = op->problem.n;
+    op->max_error = 0;
+    switch (op->problem.op) {
+    case BENCH_DECODE:
+        return verify_decode(op);
+    case BENCH_PREFILL:
+    case BENCH_SOFTMAX:
+        if (!once(op))
+            return false;
+        for (size_t t = 0; t < n; t += n / 11 + 1)
+            check(op, t, t, t + 1);
+        check(op, n - 1, n - 1, n);
+        return true;
+    case BENCH_ABSORB:
+        if (!once(op) || !query(op, 0))
+            return false;
+        check(op, 0, 0, n);
+        return true;
+    case BENCH_SOFTMAX_DECODE:
+        if (!once(op))
+            return false;
+        check(op, n - 1, 0, n);
+        return true;
+    }
+    return false;
+}
+
+double bench_op_bytes(const struct bench_op_state *op)
+{
+    const struct bench_problem *p = &op->problem;
+    const double elem = op->in.dtype == TSA_F64 ? 8 : 4, width = (double)(p->d + p->dv);
+    const double elements = bench_problem_elements(p), n = (double)p->n;
+    const double g = (double)(p->batch * kv_heads(p)), h = (double)(p->batch * p->heads);
+
+    switch (p->op) {
+    case BENCH_PREFILL: /* rows once; per chunk Hi for the queries, Hi and Lo in and out */
+        return elem * (n * width * (g + h) + g * 5 * elements * n / (double)op->chunk);
+    case BENCH_ABSORB:
+        return elem * (n * width * g + g * 4 * elements * n / (double)op->chunk);
+    case BENCH_DECODE: /* Hi and half a window */
+        return elem * g * (elements + width * (double)op->chunk / 2);
+    case BENCH_SOFTMAX:
+        return elem * n * width * (g + h);
+    case BENCH_SOFTMAX_DECODE:
+        return elem * g * n * width;
+    }
+    return 0;
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT */
+/* The benchmark's loops on AVX2 with FMA. */
+#include <immintrin.h>
+
+#include "unit.h"
+
+#if !defined(__AVX2__) || !defined(__FMA__)
+#error "peak_avx2.c must be built with TSA_AVX2_CFLAGS"
+#endif
+
+typedef __m256 VF;
+typedef __m256d VD;
+typedef float VU __attribute__((vector_size(32), aligned(4), may_alias));
+typedef int VI __attribute__((vector_size(32), aligned(4), may_alias));
+#define LANES 8
+#define SET_F(x) _mm256_set1_ps(x)
+#define SET_D(x) _mm256_set1_pd(x)
+#define FMA_F(a, b, c) _mm256_fmadd_ps(a, b, c)
+#define FMA_D(a, b, c) _mm256_fmadd_pd(a, b, c)
+#define MASK_F(w, m) (VF)((VI)(w) & *(const VI *)(m))
+#define REGISTER "x"
+#include "contender_tmpl.h"
+#include "peak_tmpl.h"
+
+const struct bench_unit bench_unit_avx2 = {
+    "avx2",    LANES,     LANES / 2,       PEAK_CHAINS, peak_f32,
+    peak_f64,  peak_read, CONTENDER_LOOPS, TSA_BENCH_FLAGS,
+};
