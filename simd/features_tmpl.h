@@ -3,38 +3,61 @@
  * degree m-1 list whose first index is >= i, so a feature costs one product and no gather.
  * base[] holds degrees 1..terms-2; the top degree is made from it block by block. */
 
-/* The run of features from f on that share (degree, first index): ends before *end, degree *m,
- * first index *i; *low is the base row of its lower factor, or of itself below the top degree. */
+/* A run of features that share degree m and first index i: [f, end). low is the base row of the
+ * lower factor of its first feature, or of that feature itself below the top degree (then the
+ * run is the whole degree). */
 struct run {
-    size_t end, m, i, low;
+    size_t f, end, m, i, low;
+    bool product;
 };
-TSA_INLINE struct run run_at(const struct tsa_monomials *mono, size_t f, size_t limit)
+
+/* Set all but f, m and i from them; p features of the run are before f. */
+TSA_INLINE void run_set(const struct tsa_monomials *mono, struct run *run, size_t p, size_t limit)
 {
-    struct run run = {.end = limit, .m = 0, .i = 0, .low = 0};
+    run->product = run->m > 1 && run->m + 1 == mono->terms;
+    if (run->product) {
+        const size_t *s = mono->suffix + run->m * (mono->d + 1), *low = s - (mono->d + 1);
+        run->low = mono->start[run->m - 1] - 1 + low[run->i] + p;
+        run->end = mono->start[run->m] + s[run->i + 1];
+    } else {
+        run->low = run->f - 1; /* degrees 1, 2, ... follow one another in base */
+        run->end = mono->start[run->m + 1];
+    }
+    run->end = run->end < limit ? run->end : limit;
+}
+
+TSA_INLINE struct run run_first(const struct tsa_monomials *mono, size_t f, size_t limit)
+{
+    struct run run = {.f = f};
     while (mono->start[run.m + 1] <= f)
         run.m++;
-    const size_t end = mono->start[run.m + 1], p = f - mono->start[run.m];
-    if (end < run.end)
-        run.end = end;
-    if (run.m == 0)
-        return run;
-    run.low = f - 1; /* row of f itself: degrees 1.. follow one another */
-    if (run.m + 1 < mono->terms || run.m == 1)
-        return run;
-    const size_t *s = mono->suffix + run.m * (mono->d + 1), *t = s - (mono->d + 1);
-    size_t lo = 0, hi = mono->d; /* s[lo] <= p < s[hi] */
-    while (hi - lo > 1) {
-        const size_t mid = (lo + hi) / 2;
-        if (s[mid] <= p)
-            lo = mid;
-        else
-            hi = mid;
+    size_t p = f - mono->start[run.m];
+    if (p > 0) { /* mid-degree: find i with s[i] <= p < s[i+1] */
+        const size_t *s = mono->suffix + run.m * (mono->d + 1);
+        size_t end = mono->d;
+        while (end - run.i > 1) {
+            const size_t mid = (run.i + end) / 2;
+            if (s[mid] <= p)
+                run.i = mid;
+            else
+                end = mid;
+        }
+        p -= s[run.i];
     }
-    run.i = lo;
-    run.low = mono->start[run.m - 1] - 1 + t[lo] + (p - s[lo]);
-    if (mono->start[run.m] + s[lo + 1] < run.end)
-        run.end = mono->start[run.m] + s[lo + 1];
+    run_set(mono, &run, p, limit);
     return run;
+}
+
+/* Call only while run->end < limit. */
+TSA_INLINE void run_next(const struct tsa_monomials *mono, struct run *run, size_t limit)
+{
+    run->f = run->end;
+    run->i++;
+    if (!run->product || run->f == mono->start[run->m + 1]) {
+        run->m++;
+        run->i = 0;
+    }
+    run_set(mono, run, 0, limit);
 }
 
 static void base_t(const struct tsa_monomials *mono, size_t cols, T *base, ptrdiff_t ldb)
@@ -91,41 +114,43 @@ TSA_INLINE void psi_run(const int nv, size_t n, const T *x, const T *low, ptrdif
 }
 
 static void psi_t(const struct tsa_monomials *mono, size_t f0, size_t f1, size_t cols, const T *base,
-           ptrdiff_t ldb, const T *weight, T *psi, ptrdiff_t ldp)
+                  ptrdiff_t ldb, const T *weight, T *psi, ptrdiff_t ldp)
 {
-    for (size_t f = f0; f < f1;) {
-        const struct run run = run_at(mono, f, f1);
-        T *out = psi + (ptrdiff_t)(f - f0) * ldp;
+    if (f0 >= f1)
+        return;
+    for (struct run run = run_first(mono, f0, f1);; run_next(mono, &run, f1)) {
+        T *out = psi + (ptrdiff_t)(run.f - f0) * ldp;
         if (run.m == 0) {
             for (size_t c = 0; c < cols; c += VL)
                 v_store(out + c, v_set1(weight[0]));
         } else {
-            const bool top = run.m + 1 == mono->terms && run.m > 1;
+            const size_t n = run.end - run.f;
             const T *low = base + (ptrdiff_t)run.low * ldb;
-            const T *x = base + (ptrdiff_t)run.i * ldb;
+            const T *x = run.product ? base + (ptrdiff_t)run.i * ldb : NULL;
             size_t c = 0;
             for (; c + 3 * VL < cols; c += 4 * VL)
-                psi_run(4, run.end - f, top ? x + c : NULL, low + c, ldb, weight + f, out + c, ldp);
+                psi_run(4, n, x ? x + c : NULL, low + c, ldb, weight + run.f, out + c, ldp);
             for (; c < cols; c += VL)
-                psi_run(1, run.end - f, top ? x + c : NULL, low + c, ldb, weight + f, out + c, ldp);
+                psi_run(1, n, x ? x + c : NULL, low + c, ldb, weight + run.f, out + c, ldp);
         }
-        f = run.end;
+        if (run.end == f1)
+            return;
     }
 }
 
 static void phi_k(const struct tsa_monomials *mono, size_t f0, size_t f1, size_t rows, const T *base,
-           ptrdiff_t ldb, const T *weight, T *phi, ptrdiff_t ldp)
+                  ptrdiff_t ldb, const T *weight, T *phi, ptrdiff_t ldp)
 {
-    for (size_t f = f0; f < f1;) {
-        const struct run run = run_at(mono, f, f1);
-        const bool top = run.m + 1 == mono->terms && run.m > 1;
-        const size_t n = run.end - f;
-        T *out = phi + (f - f0);
+    if (f0 >= f1)
+        return;
+    for (struct run run = run_first(mono, f0, f1);; run_next(mono, &run, f1)) {
+        const size_t n = run.end - run.f;
+        T *out = phi + (run.f - f0);
         for (size_t r = 0; r < rows; r++, out += ldp) {
             const T *b = base + (ptrdiff_t)r * ldb;
             if (run.m == 0) {
                 out[0] = 1;
-            } else if (top) { /* stores past the run are overwritten by the next one */
+            } else if (run.product) { /* stores past the run are overwritten by the next one */
                 const V x = v_set1(b[run.i]);
                 for (size_t p = 0; p < n; p += VL)
                     v_store(out + p, v_mul(x, v_load(b + run.low + p)));
@@ -134,15 +159,16 @@ static void phi_k(const struct tsa_monomials *mono, size_t f0, size_t f1, size_t
                     v_store(out + p, v_load(b + run.low + p));
             }
         }
-        f = run.end;
+        if (run.end == f1)
+            break;
     }
-    if (weight)
-        for (size_t r = 0; r < rows; r++)
-            for (size_t f = 0; f < f1 - f0; f += VL) {
-                T *p = phi + (ptrdiff_t)r * ldp + f;
-                const size_t n = f1 - f0 - f < VL ? f1 - f0 - f : VL;
-                v_store(p, v_mul(v_load(p), v_load_first(weight + f0 + f, n)));
-            }
+    if (!weight)
+        return;
+    for (size_t r = 0; r < rows; r++, phi += ldp)
+        for (size_t f = 0; f < f1 - f0; f += VL) {
+            const size_t n = f1 - f0 - f < VL ? f1 - f0 - f : VL;
+            v_store(phi + f, v_mul(v_load(phi + f), v_load_first(weight + f0 + f, n)));
+        }
 }
 
 static void ones_k(size_t features, size_t rows, const T *phi, ptrdiff_t ldp, T *sum)

@@ -37,7 +37,9 @@
 #define transpose TSA_NAME(transpose)
 
 #define run TSA_NAME(run)
-#define run_at TSA_NAME(run_at)
+#define run_set TSA_NAME(run_set)
+#define run_first TSA_NAME(run_first)
+#define run_next TSA_NAME(run_next)
 #define base_t TSA_NAME(base_t)
 #define base_k TSA_NAME(base_k)
 #define psi_run TSA_NAME(psi_run)

@@ -11,6 +11,7 @@
 #include "tsa.h"
 
 #define TSA_ARITHMETIC_VERSION 1
+#define TSA_MAX_THREADS 65536
 
 /* -- errors (status.c) -------------------------------------------------------------------- */
 

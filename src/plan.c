@@ -11,7 +11,6 @@
 
 /* Larger sizes mean an options struct that nobody initialised. */
 #define MAX_OPTIONS_BYTES 4096
-#define MAX_THREADS 65536
 
 static void set_defaults(struct tsa_options *options)
 {
@@ -111,8 +110,8 @@ static enum tsa_status check_choices(const struct tsa_options *o, struct tsa_err
                         "dtype %s is not in this version, wanted f32 or f64",
                         o->dtype == TSA_BF16 ? "bf16" : "f16");
     default:
-        return tsa_fail(err, TSA_EINVAL, "dtype",
-                        "dtype is %d, wanted TSA_F32 (1) or TSA_F64 (2)", (int)o->dtype);
+        return tsa_fail(err, TSA_EINVAL, "dtype", "dtype is %d, wanted TSA_F32 (1) or TSA_F64 (2)",
+                        (int)o->dtype);
     }
     if (o->normalize != TSA_NORMALIZE_L2 && o->normalize != TSA_NORMALIZE_NONE)
         return tsa_fail(err, TSA_EINVAL, "normalize",
@@ -121,11 +120,11 @@ static enum tsa_status check_choices(const struct tsa_options *o, struct tsa_err
     if (o->flags & ~(unsigned)TSA_SKIP_INPUT_CHECK)
         return tsa_fail(err, TSA_EINVAL, "flags",
                         "flags is %#x, wanted 0 or TSA_SKIP_INPUT_CHECK (1)", o->flags);
-    if (o->threads < 0 || o->threads > MAX_THREADS) {
+    if (o->threads < 0 || o->threads > TSA_MAX_THREADS) {
         enum tsa_status status =
             tsa_fail(err, TSA_EINVAL, "threads", "threads is %d, wanted 0 (automatic) to %d",
-                     o->threads, MAX_THREADS);
-        tsa_error_numbers(err, MAX_THREADS, o->threads);
+                     o->threads, TSA_MAX_THREADS);
+        tsa_error_numbers(err, TSA_MAX_THREADS, o->threads);
         return status;
     }
     if (!o->allocate != !o->release)
@@ -181,8 +180,8 @@ static enum tsa_status too_large(struct tsa_error *err, const struct tsa_plan *p
                     "state would need %s bytes, the limit is %s (head_dim %zu, value_dim %zu, "
                     "terms %zu, kv_heads %zu, layers %zu)",
                     tsa_number_text(need, bytes, 3),
-                    tsa_number_text(limit, (double)TSA_MAX_STATE_BYTES, 3), p->d, p->dv,
-                    p->terms, p->kv_heads, p->layers);
+                    tsa_number_text(limit, (double)TSA_MAX_STATE_BYTES, 3), p->d, p->dv, p->terms,
+                    p->kv_heads, p->layers);
 }
 
 /* Everything but the arrays. */
@@ -207,8 +206,8 @@ static enum tsa_status set_scalars(struct tsa_plan *p, const struct tsa_options 
     p->allocator.release = o->release;
     p->allocator.user = o->allocator_user;
 
-    double bytes = tsa_state_bytes_double(p->d, p->dv, p->terms, p->chunk, p->elem, p->kv_heads,
-                                          p->layers);
+    double bytes =
+        tsa_state_bytes_double(p->d, p->dv, p->terms, p->chunk, p->elem, p->kv_heads, p->layers);
     /* The estimate errs by a few roundings; what passes here fits size_t without doubt. */
     if (bytes > (double)TSA_MAX_STATE_BYTES || !tsa_monomials_init(&p->mono, p->d, p->terms))
         return too_large(err, p, bytes);
@@ -294,8 +293,8 @@ static enum tsa_status set_temperatures(struct tsa_plan *p, const struct tsa_opt
     return TSA_OK;
 }
 
-static enum tsa_status bad_coefficient(struct tsa_error *err, const struct tsa_plan *p,
-                                       size_t set, size_t m, double c, const char *wanted)
+static enum tsa_status bad_coefficient(struct tsa_error *err, const struct tsa_plan *p, size_t set,
+                                       size_t m, double c, const char *wanted)
 {
     char number[TSA_NUMBER_TEXT];
     enum tsa_status status =

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: MIT */
+/* The calls: checks first, then an engine, then the counts. */
+#include "config.h"
+
+#include <errno.h>
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+#include "call.h"
+#include "fpenv.h"
+
+static const struct tsa_engine *engine_of(const struct tsa_plan *plan)
+{
+    return plan->dtype == TSA_F64 ? &tsa_engine_f64 : &tsa_engine_f32;
+}
+
+/* Threads to ask for: one inside a parallel region of the caller. */
+static size_t threads_of(const struct tsa_plan *plan)
+{
+#ifdef _OPENMP
+    return omp_in_parallel() ? 1 : (size_t)plan->threads;
+#else
+    (void)plan;
+    return 1;
+#endif
+}
+
+/* Fill call->threads, check what was filled before, and take scratch. */
+static enum tsa_status begin(struct tsa_call *call, bool writing, struct tsa_workspace *ws,
+                             struct tsa_error *err)
+{
+    const struct tsa_plan *plan = call->plan;
+    if (!plan)
+        return tsa_fail(err, TSA_EINVAL, "plan", "plan is NULL");
+    enum tsa_status status = TSA_OK;
+    if (!call->keys)
+        status = tsa_check_states(call, writing, err);
+    const size_t keys = call->keys ? call->keys : call->tokens;
+    if (status == TSA_OK && (call->q || !call->k))
+        status = tsa_check_tensor(call->q, "q", call->batch, plan->heads, call->tokens, plan->d,
+                                  false, err);
+    if (status == TSA_OK && call->k)
+        status = tsa_check_tensor(call->k, "k", call->batch, plan->kv_heads, keys, plan->d, false,
+                                  err);
+    if (status == TSA_OK && call->k)
+        status = tsa_check_tensor(call->v, "v", call->batch, plan->kv_heads, keys, plan->dv, false,
+                                  err);
+    if (status == TSA_OK && (call->q || !call->k))
+        status = tsa_check_tensor(call->o, "o", call->batch, plan->heads, call->tokens, plan->dv,
+                                  true, err);
+    if (status != TSA_OK)
+        return status;
+    const struct tsa_tensor *const inputs[3] = {call->q, call->k, call->v};
+    static const char *const names[3] = {"q", "k", "v"};
+    for (int i = 0; i < 3; i++)
+        if (call->o && call->o->data && inputs[i] && inputs[i]->data == call->o->data &&
+            call->batch > 0 && call->tokens > 0)
+            return tsa_fail(err, TSA_EINVAL, "o", "o overlaps %s", names[i]);
+    const int saved_errno = errno;
+    const struct tsa_fpenv mode = tsa_fpenv_enter();
+    status = tsa_check_values(call, err);
+    tsa_fpenv_leave(mode);
+    errno = saved_errno;
+    if (status != TSA_OK)
+        return status;
+    call->threads = threads_of(plan);
+    return tsa_call_begin(call, ws, err);
+}
+
+static enum tsa_status absorb(struct tsa_call *call, void (*run)(const struct tsa_call *),
+                              struct tsa_workspace *ws, struct tsa_error *err)
+{
+    const enum tsa_status status = begin(call, true, ws, err);
+    if (status != TSA_OK)
+        return status;
+    if (call->batch > 0 && call->tokens > 0)
+        run(call);
+    tsa_call_end(call, ws);
+    for (size_t b = 0; b < call->batch && call->tokens > 0; b++) {
+        struct tsa_layer_head *head = tsa_state_layer(call->states[b], call->layer);
+        head->tokens += call->tokens;
+        head->window = (head->window + call->tokens) % call->plan->chunk;
+        call->states[b]->head.fold = call->plan->chunk;
+    }
+    return tsa_succeed(err);
+}
+
+static enum tsa_status need(const void *x, const char *name, struct tsa_error *err)
+{
+    return x ? TSA_OK : tsa_fail(err, TSA_EINVAL, name, "%s is NULL", name);
+}
+
+enum tsa_status tsa_prefill(const struct tsa_plan *plan, struct tsa_state *const *states,
+                            size_t batch, size_t layer, size_t tokens, const struct tsa_tensor *q,
+                            const struct tsa_tensor *k, const struct tsa_tensor *v,
+                            const struct tsa_tensor *o, struct tsa_workspace *ws,
+                            struct tsa_error *err)
+{
+    if (need(plan, "plan", err) || need(q, "q", err) || need(k, "k", err))
+        return TSA_EINVAL;
+    struct tsa_call call = {.plan = plan, .states = states, .batch = batch, .layer = layer,
+                            .tokens = tokens, .q = q, .k = k, .v = v, .o = o};
+    return absorb(&call, engine_of(plan)->prefill, ws, err);
+}
+
+enum tsa_status tsa_decode(const struct tsa_plan *plan, struct tsa_state *const *states,
+                           size_t batch, size_t layer, const struct tsa_tensor *q,
+                           const struct tsa_tensor *k, const struct tsa_tensor *v,
+                           const struct tsa_tensor *o, struct tsa_workspace *ws,
+                           struct tsa_error *err)
+{
+    if (need(plan, "plan", err) || need(q, "q", err) || need(k, "k", err))
+        return TSA_EINVAL;
+    struct tsa_call call = {.plan = plan, .states = states, .batch = batch, .layer = layer,
+                            .tokens = 1, .q = q, .k = k, .v = v, .o = o};
+    return absorb(&call, engine_of(plan)->decode, ws, err);
+}
+
+enum tsa_status tsa_absorb(const struct tsa_plan *plan, struct tsa_state *const *states,
+                           size_t batch, size_t layer, size_t tokens, const struct tsa_tensor *k,
+                           const struct tsa_tensor *v, struct tsa_workspace *ws,
+                           struct tsa_error *err)
+{
+    if (need(plan, "plan", err) || need(k, "k", err))
+        return TSA_EINVAL;
+    struct tsa_call call = {.plan = plan, .states = states, .batch = batch, .layer = layer,
+                            .tokens = tokens, .k = k, .v = v};
+    return absorb(&call, engine_of(plan)->prefill, ws, err);
+}
+
+enum tsa_status tsa_query(const struct tsa_plan *plan, const struct tsa_state *const *states,
+                          size_t batch, size_t layer, size_t queries, const struct tsa_tensor *q,
+                          const struct tsa_tensor *o, struct tsa_workspace *ws,
+                          struct tsa_error *err)
+{
+    if (need(plan, "plan", err))
+        return TSA_EINVAL;
+    /* states are only read: begin() is told so */
+    struct tsa_call call = {.plan = plan, .states = (struct tsa_state *const *)states,
+                            .batch = batch, .layer = layer, .tokens = queries, .q = q, .o = o};
+    const enum tsa_status status = begin(&call, false, ws, err);
+    if (status != TSA_OK)
+        return status;
+    for (size_t b = 0; b < batch && queries > 0; b++)
+        if (tsa_state_tokens(states[b], layer) == 0) {
+            tsa_call_end(&call, ws);
+            tsa_fail(err, TSA_EINVAL, "states", "states[%zu] has absorbed no token: nothing to "
+                                                "average", b);
+            if (err)
+                err->sequence = (ptrdiff_t)b;
+            return TSA_EINVAL;
+        }
+    if (batch > 0 && queries > 0)
+        engine_of(plan)->query(&call);
+    tsa_call_end(&call, ws);
+    return tsa_succeed(err);
+}
+
+enum tsa_status tsa_softmax(const struct tsa_plan *plan, size_t batch, size_t queries, size_t keys,
+                            int causal, const struct tsa_tensor *q, const struct tsa_tensor *k,
+                            const struct tsa_tensor *v, const struct tsa_tensor *o,
+                            struct tsa_workspace *ws, struct tsa_error *err)
+{
+    if (need(plan, "plan", err) || need(q, "q", err) || need(k, "k", err))
+        return TSA_EINVAL;
+    if (batch == 0 || queries == 0)
+        return tsa_succeed(err);
+    if (keys == 0 || (causal && keys < queries)) {
+        tsa_fail(err, TSA_EINVAL, "keys", "%zu keys leave a query of %zu without any", keys,
+                 queries);
+        tsa_error_numbers(err, (int64_t)(causal ? queries : 1), (int64_t)keys);
+        return TSA_EINVAL;
+    }
+    struct tsa_call call = {.plan = plan, .batch = batch, .tokens = queries, .keys = keys,
+                            .causal = causal, .q = q, .k = k, .v = v, .o = o};
+    const enum tsa_status status = begin(&call, false, ws, err);
+    if (status != TSA_OK)
+        return status;
+    engine_of(plan)->softmax(&call);
+    tsa_call_end(&call, ws);
+    return tsa_succeed(err);
+}

@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: MIT */
+/* The schedule in float. */
+#include "config.h"
+
+#include <math.h>
+
+#define T float
+#define TSA_DTYPE TSA_F32
+#define KERNELS(plan) ((plan)->isa->f32)
+#define ENGINE tsa_engine_f32
+#include "engine_tmpl.h"

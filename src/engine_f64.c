@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: MIT */
+/* The schedule in double. */
+#include "config.h"
+
+#include <math.h>
+
+#define T double
+#define TSA_DTYPE TSA_F64
+#define KERNELS(plan) ((plan)->isa->f64)
+#define ENGINE tsa_engine_f64
+#include "engine_tmpl.h"

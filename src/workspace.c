@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: MIT */
+/* Scratch memory: one room per thread, then the slots of a wave of chunks. */
+#include "config.h"
+
+#include <string.h>
+
+#include "call.h"
+
+struct tsa_workspace {
+    char magic[8];
+    uint64_t threads, slots;
+    uint64_t room, slot; /* elements of one: a workspace serves plans that need no more */
+    uint64_t elem;
+    uint64_t bytes; /* allocated by the library, else 0 */
+    struct tsa_allocator allocator;
+};
+
+static const char workspace_magic[8] = "tsawork";
+
+/* Tokens that pass over the state together: enough to reuse a block of it, few enough that their
+ * accumulators stay in the second-level cache. */
+#define MOST_QUERIES 256
+/* Memory that the slots of a wave may take. */
+#define MOST_WAVE_BYTES ((size_t)256 << 20)
+
+/* Append n*m elements, aligned; false on overflow. */
+static bool add(size_t *total, size_t *offset, size_t n, size_t m)
+{
+    size_t count;
+    *offset = *total;
+    return tsa_size_mul(n, m, &count) && count < SIZE_MAX - 2 * TSA_MAX_LANES &&
+           tsa_size_add(*total, tsa_round_up(count, TSA_MAX_LANES), total);
+}
+
+bool tsa_room_init(const struct tsa_plan *plan, struct tsa_room *room)
+{
+    const size_t spill = 2 * TSA_MAX_LANES, group = plan->group;
+    const size_t chunk = tsa_round_up(plan->chunk, TSA_ROW_PAD);
+    memset(room, 0, sizeof *room);
+    room->queries = chunk < MOST_QUERIES ? chunk : MOST_QUERIES;
+    if (room->queries < TSA_WINDOW_QUERIES)
+        room->queries = TSA_WINDOW_QUERIES;
+    room->block = plan->block;
+    room->ld_base = tsa_round_up(plan->mono.base, TSA_ROW_PAD) + spill;
+    room->ld_phi = plan->block + spill;
+    room->ld_psi = tsa_round_up(plan->mono.total, TSA_ROW_PAD) + spill;
+    const size_t rows = room->queries > group ? room->queries : group;
+    const size_t widest = plan->d > plan->dv ? plan->d : plan->dv;
+    const size_t w = TSA_WINDOW_QUERIES, ldv = plan->layout.ldv;
+    size_t block_psi, token_psi;
+    if (!tsa_size_mul(plan->block, room->queries, &block_psi) ||
+        !tsa_size_mul(group, room->ld_psi, &token_psi))
+        return false;
+    return add(&room->total, &room->qbase, plan->mono.base, room->queries) &&
+           add(&room->total, &room->psi, block_psi > token_psi ? block_psi : token_psi, 1) &&
+           add(&room->total, &room->acc, rows, ldv) && add(&room->total, &room->den, rows, 1) &&
+           add(&room->total, &room->weights, chunk, w) &&
+           add(&room->total, &room->kbase, chunk, room->ld_base) &&
+           add(&room->total, &room->phi, chunk, room->ld_phi) &&
+           add(&room->total, &room->sums, plan->block + TSA_ROW_PAD, 1) &&
+           add(&room->total, &room->rows, rows, widest) &&
+           add(&room->total, &room->kt, plan->d, w) && add(&room->total, &room->v, w, ldv);
+}
+
+void tsa_slot_init(const struct tsa_plan *plan, struct tsa_slot *slot)
+{
+    const struct tsa_layout *l = &plan->layout;
+    slot->total = 0; /* the parts of a state's block, without Lo: no overflow */
+    add(&slot->total, &slot->sums, l->features, l->ldv);
+    add(&slot->total, &slot->ones, tsa_round_up(l->features, TSA_ROW_PAD) + TSA_ROW_PAD, 1);
+    add(&slot->total, &slot->kt, plan->d, l->ldk);
+    add(&slot->total, &slot->v, plan->chunk, l->ldv);
+}
+
+size_t tsa_wave_slots(const struct tsa_plan *plan, size_t threads)
+{
+    struct tsa_slot slot;
+    if (threads < 2)
+        return 0;
+    tsa_slot_init(plan, &slot);
+    const size_t fit = MOST_WAVE_BYTES / (slot.total * plan->elem);
+    const size_t wanted = 4 * threads;
+    return fit < 2 ? 0 : fit < wanted ? fit : wanted;
+}
+
+static size_t workspace_bytes(const struct tsa_plan *plan, size_t threads)
+{
+    struct tsa_room room;
+    struct tsa_slot slot;
+    size_t elements, bytes;
+    if (!tsa_room_init(plan, &room))
+        return 0;
+    tsa_slot_init(plan, &slot);
+    if (!tsa_size_mul(room.total, threads, &elements) ||
+        !tsa_size_add(elements, tsa_wave_slots(plan, threads) * slot.total, &elements) ||
+        !tsa_size_mul(elements, plan->elem, &bytes) ||
+        !tsa_size_add(bytes, tsa_round_up(sizeof(struct tsa_workspace), TSA_ALIGN), &bytes) ||
+        bytes > (size_t)PTRDIFF_MAX)
+        return 0;
+    return bytes;
+}
+
+static size_t thread_count(const struct tsa_plan *plan, int threads)
+{
+    return (size_t)(threads > 0 ? threads : plan->threads);
+}
+
+size_t tsa_workspace_bytes(const struct tsa_plan *plan, int threads)
+{
+    return plan && threads >= 0 ? workspace_bytes(plan, thread_count(plan, threads)) : 0;
+}
+
+enum tsa_status tsa_workspace_init(const struct tsa_plan *plan, int threads, void *memory,
+                                   size_t bytes, struct tsa_workspace **ws, struct tsa_error *err)
+{
+    if (!plan)
+        return tsa_fail(err, TSA_EINVAL, "plan", "plan is NULL");
+    if (!ws)
+        return tsa_fail(err, TSA_EINVAL, "ws", "ws is NULL: nowhere to put the workspace");
+    if (threads < 0 || threads > TSA_MAX_THREADS)
+        return tsa_fail(err, TSA_EINVAL, "threads", "threads is %d; wanted 0 (the plan's) to %d",
+                        threads, TSA_MAX_THREADS);
+    if (!memory)
+        return tsa_fail(err, TSA_EINVAL, "memory", "memory is NULL");
+    if ((uintptr_t)memory % TSA_ALIGN)
+        return tsa_fail(err, TSA_EINVAL, "memory", "memory is not aligned to %d bytes", TSA_ALIGN);
+    const size_t n = thread_count(plan, threads), wanted = workspace_bytes(plan, n);
+    if (wanted == 0)
+        return tsa_fail(err, TSA_EOVERFLOW, "threads",
+                        "the scratch of %zu threads does not fit in memory", n);
+    if (bytes < wanted) {
+        tsa_fail(err, TSA_ENOMEM, "bytes", "the workspace has %zu bytes; wanted %zu", bytes,
+                 wanted);
+        tsa_error_numbers(err, (int64_t)wanted, (int64_t)bytes);
+        return TSA_ENOMEM;
+    }
+    struct tsa_room room;
+    struct tsa_slot slot;
+    tsa_room_init(plan, &room);
+    tsa_slot_init(plan, &slot);
+    struct tsa_workspace *w = memory;
+    memset(w, 0, sizeof *w);
+    memcpy(w->magic, workspace_magic, sizeof w->magic);
+    w->threads = n;
+    w->slots = tsa_wave_slots(plan, n);
+    w->room = room.total;
+    w->slot = slot.total;
+    w->elem = plan->elem;
+    *ws = w;
+    return tsa_succeed(err);
+}
+
+enum tsa_status tsa_workspace_create(const struct tsa_plan *plan, int threads,
+                                     struct tsa_workspace **ws, struct tsa_error *err)
+{
+    if (!plan)
+        return tsa_fail(err, TSA_EINVAL, "plan", "plan is NULL");
+    if (!ws)
+        return tsa_fail(err, TSA_EINVAL, "ws", "ws is NULL: nowhere to put the workspace");
+    if (threads < 0 || threads > TSA_MAX_THREADS)
+        return tsa_fail(err, TSA_EINVAL, "threads", "threads is %d; wanted 0 (the plan's) to %d",
+                        threads, TSA_MAX_THREADS);
+    const size_t bytes = tsa_workspace_bytes(plan, threads);
+    if (bytes == 0)
+        return tsa_fail(err, TSA_EOVERFLOW, "threads", "the scratch does not fit in memory");
+    void *memory = tsa_allocate(&plan->allocator, bytes);
+    if (!memory)
+        return tsa_fail(err, TSA_ENOMEM, "ws", "no memory for a workspace of %zu bytes", bytes);
+    struct tsa_workspace *w;
+    const enum tsa_status status = tsa_workspace_init(plan, threads, memory, bytes, &w, err);
+    if (status != TSA_OK) {
+        tsa_release(&plan->allocator, memory, bytes);
+        return status;
+    }
+    w->bytes = bytes;
+    w->allocator = plan->allocator;
+    *ws = w;
+    return TSA_OK;
+}
+
+void tsa_workspace_destroy(struct tsa_workspace *ws)
+{
+    if (!ws || ws->bytes == 0)
+        return;
+    const struct tsa_allocator allocator = ws->allocator;
+    tsa_release(&allocator, ws, ws->bytes);
+}
+
+static char *first_room(struct tsa_workspace *ws)
+{
+    return (char *)ws + tsa_round_up(sizeof *ws, TSA_ALIGN);
+}
+
+static size_t call_bytes(const struct tsa_call *call)
+{
+    return (call->threads * call->room.total + call->slots * call->slot.total) * call->plan->elem;
+}
+
+enum tsa_status tsa_call_begin(struct tsa_call *call, struct tsa_workspace *ws,
+                               struct tsa_error *err)
+{
+    const struct tsa_plan *plan = call->plan;
+    if (!tsa_room_init(plan, &call->room))
+        return tsa_fail(err, TSA_EOVERFLOW, "plan", "the scratch does not fit in memory");
+    tsa_slot_init(plan, &call->slot);
+    if (ws) {
+        if (memcmp(ws->magic, workspace_magic, sizeof ws->magic) != 0)
+            return tsa_fail(err, TSA_EINVAL, "ws", "ws is not a workspace");
+        if (ws->elem != plan->elem || ws->room < call->room.total || ws->slot < call->slot.total)
+            return tsa_fail(err, TSA_EINVAL, "ws",
+                            "the workspace was made for a plan that needs less scratch");
+        if (call->threads > ws->threads)
+            call->threads = ws->threads;
+        call->slots = tsa_wave_slots(plan, call->threads);
+        if (call->slots > ws->slots)
+            call->slots = ws->slots;
+        call->scratch = first_room(ws);
+    } else {
+        call->slots = tsa_wave_slots(plan, call->threads);
+        const size_t bytes = call_bytes(call);
+        call->scratch = tsa_allocate(&plan->allocator, bytes);
+        if (!call->scratch)
+            return tsa_fail(err, TSA_ENOMEM, "ws", "no memory for %zu bytes of scratch", bytes);
+    }
+    if (plan->wave && call->slots > plan->wave)
+        call->slots = plan->wave;
+    return TSA_OK;
+}
+
+void tsa_call_end(struct tsa_call *call, struct tsa_workspace *ws)
+{
+    if (ws)
+        return;
+    call->slots = tsa_wave_slots(call->plan, call->threads);
+    tsa_release(&call->plan->allocator, call->scratch, call_bytes(call));
+}
+
+void *tsa_scratch_begin(const struct tsa_plan *plan, struct tsa_workspace *ws, size_t bytes)
+{
+    if (ws && memcmp(ws->magic, workspace_magic, sizeof ws->magic) == 0 &&
+        ws->threads * ws->room * ws->elem >= bytes)
+        return first_room(ws);
+    return tsa_allocate(&plan->allocator, bytes);
+}
+
+void tsa_scratch_end(const struct tsa_plan *plan, struct tsa_workspace *ws, void *scratch,
+                     size_t bytes)
+{
+    if (ws && scratch == (void *)first_room(ws))
+        return;
+    tsa_release(&plan->allocator, scratch, bytes);
+}
