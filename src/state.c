@@ -84,8 +84,8 @@ void *tsa_state_block(const struct tsa_state *s, const struct tsa_layout *l, siz
 struct tsa_layer_head *tsa_state_layer(const struct tsa_state *s, size_t layer)
 {
     size_t offset = tsa_round_up(sizeof(struct tsa_state_head), TSA_ALIGN);
-    return (struct tsa_layer_head *)(void *)inside(
-        s, offset + layer * sizeof(struct tsa_layer_head));
+    return (struct tsa_layer_head *)(void *)inside(s,
+                                                   offset + layer * sizeof(struct tsa_layer_head));
 }
 
 /* -- does it fit? ------------------------------------------------------------------------- */
@@ -112,8 +112,8 @@ static enum tsa_status mismatch(struct tsa_error *err, struct name name, const c
 {
     char text[160];
     int saved_errno = errno;
-    snprintf(text, sizeof text, "has %s %llu, the plan wants %llu", what,
-             (unsigned long long)found, (unsigned long long)wanted);
+    snprintf(text, sizeof text, "has %s %llu, the plan wants %llu", what, (unsigned long long)found,
+             (unsigned long long)wanted);
     errno = saved_errno;
     enum tsa_status status = misfit(err, name, TSA_EMISMATCH, text);
     tsa_error_numbers(err, (int64_t)wanted, (int64_t)found);
@@ -188,8 +188,8 @@ enum tsa_status tsa_state_check(const struct tsa_plan *plan, const struct tsa_st
                                 bool writing, const char *argument, size_t sequence,
                                 struct tsa_error *err)
 {
-    return check_named(plan, s, writing ? USE_WRITE : USE_READ,
-                       (struct name){argument, sequence}, err);
+    return check_named(plan, s, writing ? USE_WRITE : USE_READ, (struct name){argument, sequence},
+                       err);
 }
 
 /* -- making and freeing ------------------------------------------------------------------- */
@@ -309,8 +309,7 @@ enum tsa_status tsa_state_reset(const struct tsa_plan *plan, struct tsa_state *s
 /* -- copying, comparing, looking ---------------------------------------------------------- */
 
 /* memcpy of count elements at the same place of two blocks whose parts start elsewhere. */
-static void copy_part(size_t elem, void *dst, size_t at, const void *src, size_t from,
-                      size_t count)
+static void copy_part(size_t elem, void *dst, size_t at, const void *src, size_t from, size_t count)
 {
     memcpy((char *)dst + at * elem, (const char *)src + from * elem, count * elem);
 }
@@ -369,12 +368,12 @@ size_t tsa_state_window(const struct tsa_state *state, size_t layer)
 }
 
 /* Are `rows` rows of `width` elements the same bits? */
-static bool same_rows(size_t elem, const void *a, size_t at, size_t lda, const void *b,
-                      size_t bt, size_t ldb, size_t rows, size_t width)
+static bool same_rows(size_t elem, const void *a, size_t at, size_t lda, const void *b, size_t bt,
+                      size_t ldb, size_t rows, size_t width)
 {
     for (size_t r = 0; r < rows; r++) {
-        if (memcmp((const char *)a + (at + r * lda) * elem,
-                   (const char *)b + (bt + r * ldb) * elem, width * elem) != 0)
+        if (memcmp((const char *)a + (at + r * lda) * elem, (const char *)b + (bt + r * ldb) * elem,
+                   width * elem) != 0)
             return false;
     }
     return true;
@@ -453,8 +452,8 @@ enum tsa_status tsa_check_block(const struct tsa_plan *plan, size_t layer, size_
     const char *argument = bad_layer ? "layer" : "kv_head";
     size_t found = bad_layer ? layer : kv_head;
     size_t last = (bad_layer ? plan->layers : plan->kv_heads) - 1;
-    enum tsa_status status = tsa_fail(err, TSA_EINVAL, argument,
-                                      "%s is %zu, the plan has 0 to %zu", argument, found, last);
+    enum tsa_status status = tsa_fail(err, TSA_EINVAL, argument, "%s is %zu, the plan has 0 to %zu",
+                                      argument, found, last);
     tsa_error_numbers(err, (int64_t)last, (int64_t)found);
     return status;
 }

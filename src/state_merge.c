@@ -44,8 +44,7 @@ size_t tsa_merge_scratch_bytes(const struct tsa_plan *plan)
 {
     struct scratch_sizes s;
     size_t bytes;
-    return scratch_sizes(plan, &s) && tsa_size_mul(s.total, plan->elem, &bytes) ? bytes
-                                                                                : SIZE_MAX;
+    return scratch_sizes(plan, &s) && tsa_size_mul(s.total, plan->elem, &bytes) ? bytes : SIZE_MAX;
 }
 
 static enum tsa_status no_scratch(struct tsa_error *err, size_t bytes)
@@ -91,8 +90,8 @@ enum tsa_status tsa_state_merge(const struct tsa_plan *plan, struct tsa_state *d
     for (size_t layer = 0; layer < plan->layers; layer++) {
         uint64_t to = tsa_state_tokens(dst, layer), from = tsa_state_tokens(src, layer);
         if (from > UINT64_MAX - to)
-            return tsa_fail(err, TSA_EOVERFLOW, "src",
-                            "layer %zu would have 2^64 tokens or more", layer);
+            return tsa_fail(err, TSA_EOVERFLOW, "src", "layer %zu would have 2^64 tokens or more",
+                            layer);
         fold = fold || (to > 0 && tsa_state_window(src, layer) > 0);
     }
     size_t bytes = tsa_merge_scratch_bytes(plan);
@@ -124,8 +123,8 @@ static enum tsa_status check_export(const struct tsa_plan *p, const struct tsa_s
     if (status != TSA_OK)
         return status;
     if (degree >= p->terms) {
-        status = tsa_fail(err, TSA_EINVAL, "degree", "degree is %zu, the plan has 0 to %zu",
-                          degree, p->terms - 1);
+        status = tsa_fail(err, TSA_EINVAL, "degree", "degree is %zu, the plan has 0 to %zu", degree,
+                          p->terms - 1);
         tsa_error_numbers(err, (int64_t)p->terms - 1, (int64_t)degree);
         return status;
     }
@@ -145,9 +144,8 @@ static enum tsa_status check_export(const struct tsa_plan *p, const struct tsa_s
 }
 
 enum tsa_status tsa_state_export(const struct tsa_plan *plan, const struct tsa_state *state,
-                                 size_t layer, size_t kv_head, size_t degree,
-                                 enum tsa_basis basis, double *out, ptrdiff_t stride,
-                                 struct tsa_error *err)
+                                 size_t layer, size_t kv_head, size_t degree, enum tsa_basis basis,
+                                 double *out, ptrdiff_t stride, struct tsa_error *err)
 {
     enum tsa_status status =
         check_export(plan, state, layer, kv_head, degree, basis, out, stride, err);

@@ -11,7 +11,7 @@ struct TSA_NAME(arrays) {
     size_t ldb, ldp;
 };
 
-static void TSA_NAME(carve)(const struct tsa_plan *p, T *scratch, struct TSA_NAME(arrays) *a)
+static void TSA_NAME(carve)(const struct tsa_plan *p, T *scratch, struct TSA_NAME(arrays) * a)
 {
     struct scratch_sizes s;
     scratch_sizes(p, &s);
@@ -30,7 +30,7 @@ static void TSA_NAME(carve)(const struct tsa_plan *p, T *scratch, struct TSA_NAM
 /* The lower degrees of the window's keys, once per block of a state. */
 static void TSA_NAME(window_base)(const struct tsa_plan *p, const T *block,
                                   const struct tsa_layout *l, size_t w,
-                                  const struct TSA_NAME(arrays) *a)
+                                  const struct TSA_NAME(arrays) * a)
 {
     p->isa->TSA_TABLE->transpose(p->d, w, block + l->kt, (ptrdiff_t)l->ldk, a->base,
                                  (ptrdiff_t)a->ldb);
@@ -39,9 +39,8 @@ static void TSA_NAME(window_base)(const struct tsa_plan *p, const T *block,
 
 /* (hi, lo) and (ones_hi, ones_lo) of *a become features f0..f1-1 of the block, its window of
  * w >= 1 tokens folded in as one short chunk. */
-static void TSA_NAME(folded)(const struct tsa_plan *p, const T *block,
-                             const struct tsa_layout *l, size_t w, size_t f0, size_t f1,
-                             const struct TSA_NAME(arrays) *a)
+static void TSA_NAME(folded)(const struct tsa_plan *p, const T *block, const struct tsa_layout *l,
+                             size_t w, size_t f0, size_t f1, const struct TSA_NAME(arrays) * a)
 {
     const struct TSA_KERNELS *k = p->isa->TSA_TABLE;
     size_t count = f1 - f0, sums = count * l->ldv;
@@ -58,9 +57,9 @@ static void TSA_NAME(folded)(const struct tsa_plan *p, const T *block,
 }
 
 /* Add src's history to the sums of dst; src may be dst. scratch is NULL if w = 0. */
-static void TSA_NAME(merge_block)(const struct tsa_plan *p, void *to,
-                                  const struct tsa_layout *dl, const void *from,
-                                  const struct tsa_layout *sl, size_t w, void *scratch)
+static void TSA_NAME(merge_block)(const struct tsa_plan *p, void *to, const struct tsa_layout *dl,
+                                  const void *from, const struct tsa_layout *sl, size_t w,
+                                  void *scratch)
 {
     const struct TSA_KERNELS *k = p->isa->TSA_TABLE;
     T *dst = to;
@@ -113,9 +112,9 @@ static void TSA_NAME(export_block)(const struct tsa_plan *p, const void *from,
     const T *block = from;
     size_t start = p->mono.start[degree], end = p->mono.start[degree + 1];
     if (w == 0) {
-        TSA_NAME(export_rows)(end - start, p->dv, l->ldv, block + l->hi + start * l->ldv,
-                              block + l->lo + start * l->ldv, block + l->ones_hi + start,
-                              block + l->ones_lo + start, tuple, out, stride);
+        TSA_NAME(export_rows)
+        (end - start, p->dv, l->ldv, block + l->hi + start * l->ldv, block + l->lo + start * l->ldv,
+         block + l->ones_hi + start, block + l->ones_lo + start, tuple, out, stride);
         return;
     }
     struct TSA_NAME(arrays) a;
@@ -124,8 +123,9 @@ static void TSA_NAME(export_block)(const struct tsa_plan *p, const void *from,
     for (size_t f0 = start; f0 < end; f0 += p->block) {
         size_t f1 = end - f0 < p->block ? end : f0 + p->block;
         TSA_NAME(folded)(p, block, l, w, f0, f1, &a);
-        TSA_NAME(export_rows)(f1 - f0, p->dv, l->ldv, a.hi, a.lo, a.ones_hi, a.ones_lo, tuple,
-                              out + (ptrdiff_t)(f0 - start) * stride, stride);
+        TSA_NAME(export_rows)
+        (f1 - f0, p->dv, l->ldv, a.hi, a.lo, a.ones_hi, a.ones_lo, tuple,
+         out + (ptrdiff_t)(f0 - start) * stride, stride);
     }
 }
 
