@@ -27,15 +27,14 @@ static size_t threads_of(const struct tsa_plan *plan)
 }
 
 /* Fill call->threads, check what was filled before, and take scratch. */
-static enum tsa_status begin(struct tsa_call *call, bool writing, struct tsa_workspace *ws,
-                             struct tsa_error *err)
+static enum tsa_status begin(struct tsa_call *call, struct tsa_workspace *ws, struct tsa_error *err)
 {
     const struct tsa_plan *plan = call->plan;
     if (!plan)
         return tsa_fail(err, TSA_EINVAL, "plan", "plan is NULL");
     enum tsa_status status = TSA_OK;
     if (!call->keys)
-        status = tsa_check_states(call, writing, err);
+        status = tsa_check_states(call, err);
     const size_t keys = call->keys ? call->keys : call->tokens;
     if (status == TSA_OK && (call->q || !call->k))
         status = tsa_check_tensor(call->q, "q", call->batch, plan->heads, call->tokens, plan->d,
@@ -71,7 +70,7 @@ static enum tsa_status begin(struct tsa_call *call, bool writing, struct tsa_wor
 static enum tsa_status absorb(struct tsa_call *call, void (*run)(const struct tsa_call *),
                               struct tsa_workspace *ws, struct tsa_error *err)
 {
-    const enum tsa_status status = begin(call, true, ws, err);
+    const enum tsa_status status = begin(call, ws, err);
     if (status != TSA_OK)
         return status;
     if (call->batch > 0 && call->tokens > 0)
@@ -81,9 +80,14 @@ static enum tsa_status absorb(struct tsa_call *call, void (*run)(const struct ts
         struct tsa_layer_head *head = tsa_state_layer(call->states[b], call->layer);
         head->tokens += call->tokens;
         head->window = (head->window + call->tokens) % call->plan->chunk;
-        call->states[b]->head.fold = call->plan->chunk;
+        call->writable[b]->head.fold = call->plan->chunk;
     }
     return tsa_succeed(err);
+}
+
+static const struct tsa_state *const *read_only(struct tsa_state *const *states)
+{
+    return (const struct tsa_state *const *)states;
 }
 
 static enum tsa_status need(const void *x, const char *name, struct tsa_error *err)
@@ -99,7 +103,8 @@ enum tsa_status tsa_prefill(const struct tsa_plan *plan, struct tsa_state *const
 {
     if (need(plan, "plan", err) || need(q, "q", err) || need(k, "k", err))
         return TSA_EINVAL;
-    struct tsa_call call = {.plan = plan, .states = states, .batch = batch, .layer = layer,
+    struct tsa_call call = {.plan = plan, .states = read_only(states), .writable = states,
+                            .batch = batch, .layer = layer,
                             .tokens = tokens, .q = q, .k = k, .v = v, .o = o};
     return absorb(&call, engine_of(plan)->prefill, ws, err);
 }
@@ -112,7 +117,8 @@ enum tsa_status tsa_decode(const struct tsa_plan *plan, struct tsa_state *const 
 {
     if (need(plan, "plan", err) || need(q, "q", err) || need(k, "k", err))
         return TSA_EINVAL;
-    struct tsa_call call = {.plan = plan, .states = states, .batch = batch, .layer = layer,
+    struct tsa_call call = {.plan = plan, .states = read_only(states), .writable = states,
+                            .batch = batch, .layer = layer,
                             .tokens = 1, .q = q, .k = k, .v = v, .o = o};
     return absorb(&call, engine_of(plan)->decode, ws, err);
 }
@@ -124,7 +130,8 @@ enum tsa_status tsa_absorb(const struct tsa_plan *plan, struct tsa_state *const 
 {
     if (need(plan, "plan", err) || need(k, "k", err))
         return TSA_EINVAL;
-    struct tsa_call call = {.plan = plan, .states = states, .batch = batch, .layer = layer,
+    struct tsa_call call = {.plan = plan, .states = read_only(states), .writable = states,
+                            .batch = batch, .layer = layer,
                             .tokens = tokens, .k = k, .v = v};
     return absorb(&call, engine_of(plan)->prefill, ws, err);
 }
@@ -136,10 +143,8 @@ enum tsa_status tsa_query(const struct tsa_plan *plan, const struct tsa_state *c
 {
     if (need(plan, "plan", err))
         return TSA_EINVAL;
-    /* states are only read: begin() is told so */
-    struct tsa_call call = {.plan = plan, .states = (struct tsa_state *const *)states,
-                            .batch = batch, .layer = layer, .tokens = queries, .q = q, .o = o};
-    const enum tsa_status status = begin(&call, false, ws, err);
+    struct tsa_call call = {.plan = plan, .states = states, .batch = batch, .layer = layer, .tokens = queries, .q = q, .o = o};
+    const enum tsa_status status = begin(&call, ws, err);
     if (status != TSA_OK)
         return status;
     for (size_t b = 0; b < batch && queries > 0; b++)
@@ -174,7 +179,7 @@ enum tsa_status tsa_softmax(const struct tsa_plan *plan, size_t batch, size_t qu
     }
     struct tsa_call call = {.plan = plan, .batch = batch, .tokens = queries, .keys = keys,
                             .causal = causal, .q = q, .k = k, .v = v, .o = o};
-    const enum tsa_status status = begin(&call, false, ws, err);
+    const enum tsa_status status = begin(&call, ws, err);
     if (status != TSA_OK)
         return status;
     engine_of(plan)->softmax(&call);

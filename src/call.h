@@ -33,7 +33,8 @@ struct tsa_slot {
 
 struct tsa_call {
     const struct tsa_plan *plan;
-    struct tsa_state *const *states;
+    const struct tsa_state *const *states;
+    struct tsa_state *const *writable; /* the same states, or NULL in a call that only reads */
     size_t batch, layer, tokens; /* tokens: of k and v, or queries */
     size_t keys;                 /* softmax */
     int causal;                  /* softmax */
@@ -72,8 +73,7 @@ enum tsa_status tsa_check_tensor(const struct tsa_tensor *x, const char *name, s
                                  size_t heads, size_t tokens, size_t width, bool output,
                                  struct tsa_error *err);
 /* All states fit and are distinct. */
-enum tsa_status tsa_check_states(const struct tsa_call *call, bool writing,
-                                 struct tsa_error *err);
+enum tsa_status tsa_check_states(const struct tsa_call *call, struct tsa_error *err);
 /* Finite inputs, no overflow of monomials; reads q, k and v once. */
 enum tsa_status tsa_check_values(const struct tsa_call *call, struct tsa_error *err);
 

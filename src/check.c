@@ -87,7 +87,7 @@ enum tsa_status tsa_check_tensor(const struct tsa_tensor *x, const char *name, s
 
 /* -- states ------------------------------------------------------------------------------ */
 
-enum tsa_status tsa_check_states(const struct tsa_call *call, bool writing, struct tsa_error *err)
+enum tsa_status tsa_check_states(const struct tsa_call *call, struct tsa_error *err)
 {
     const struct tsa_plan *plan = call->plan;
     if (call->batch > 0 && !call->states)
@@ -97,15 +97,15 @@ enum tsa_status tsa_check_states(const struct tsa_call *call, bool writing, stru
                         plan->layers);
     for (size_t b = 0; b < call->batch; b++) {
         const enum tsa_status status =
-            tsa_state_check(plan, call->states[b], writing, "states", b, err);
+            tsa_state_check(plan, call->states[b], call->writable != NULL, "states", b, err);
         if (status != TSA_OK)
             return status;
     }
-    if (!writing || call->batch < 2)
+    if (!call->writable || call->batch < 2)
         return TSA_OK;
     /* a state that is there twice keeps the mark of its last place */
     for (size_t b = 0; b < call->batch; b++)
-        call->states[b]->head.mark = b;
+        call->writable[b]->head.mark = b;
     for (size_t b = 0; b < call->batch; b++)
         if (call->states[b]->head.mark != b) {
             tsa_fail(err, TSA_EINVAL, "states", "states[%zu] and states[%zu] are the same", b,

@@ -4,6 +4,8 @@
 
 #include <math.h>
 
+#include "call.h"
+
 #define T float
 #define TSA_DTYPE TSA_F32
 #define KERNELS(plan) ((plan)->isa->f32)

@@ -4,6 +4,8 @@
 
 #include <math.h>
 
+#include "call.h"
+
 #define T double
 #define TSA_DTYPE TSA_F64
 #define KERNELS(plan) ((plan)->isa->f64)
