@@ -31,8 +31,8 @@ struct contender {
     const struct contender_loops *loops;
     char name[32];
     size_t chunk, rows, d, dv, terms, features, base, block, ldp, ldb;
-    size_t run_count, base_run_count;
-    struct contender_run_of *runs; /* all features, then degrees 2..terms-2 alone */
+    size_t run_count;
+    struct contender_run_of *runs; /* of degrees 2 and up; the others are copies */
     float coef[TSA_MAX_TERMS];
     float *weight, *state, *ones, *psi, *phi, *base_k, *base_t, *xt, *p, *den;
     struct stage stage, tail;
@@ -66,20 +66,17 @@ static void fill_runs(struct contender *c)
     for (size_t m = 1; m < c->terms; m++) {
         size_t at = 0;
         for (size_t i = 0; i < d; i++) {
-            struct contender_run_of *r = &c->runs[count++];
-            r->to = start + at;
-            r->from = below + first[i];
-            r->count = length - first[i];
-            r->var = i;
+            const struct contender_run_of r = {start + at, length - first[i], below + first[i], i};
+            if (m >= 2)
+                c->runs[count++] = r;
             first[i] = at;
-            at += r->count;
+            at += r.count;
         }
         below = start;
         start += at;
         length = at;
     }
     c->run_count = count;
-    c->base_run_count = c->terms >= 3 ? (c->terms - 3) * d : 0;
     free(first);
 }
 
@@ -222,21 +219,40 @@ static void fill_base(struct contender *c, size_t tokens, const float *q, const 
 {
     const size_t d = c->d;
     for (size_t t = 0; t < tokens; t++) {
-        float *row = c->base_k + t * c->ldb;
-        row[0] = 1;
-        if (c->terms >= 3)
-            memcpy(row + 1, q + t * d, d * sizeof *row);
+        c->base_k[t * c->ldb] = 1;
         c->base_t[t] = 1;
     }
+    if (c->terms >= 3)
+        c->loops->copy(tokens, d, q, d, 1, c->base_k + 1, c->ldb);
     c->loops->transpose(tokens, d, k, c->xt);
     if (c->terms >= 3)
         memcpy(c->base_t + tokens, c->xt, d * tokens * sizeof *c->xt);
     for (size_t m = 2; m + 1 < c->terms; m++) {
-        const struct contender_run_of *runs = c->runs + (m - 1) * d;
+        const struct contender_run_of *runs = c->runs + (m - 2) * d;
         c->loops->features_k(runs, d, 0, c->base, tokens, d, q, c->base_k, c->ldb, NULL, c->base_k,
                              c->ldb);
         c->loops->features_t(runs, d, 0, c->base, tokens, c->xt, c->base_t, c->base_t);
     }
+}
+
+/* Features f0..f1-1 of the chunk: psi token-major, phi feature-major. */
+static void fill_features(struct contender *c, size_t n, size_t f0, size_t f1, const float *q)
+{
+    const struct contender_loops *loops = c->loops;
+    const size_t first = f0 > 1 ? f0 : 1, end = f1 < 1 + c->d ? f1 : 1 + c->d;
+
+    for (size_t t = 0; f0 == 0 && t < n; t++) {
+        c->psi[t * c->ldp] = c->weight[0];
+        c->phi[t] = 1;
+    }
+    if (c->terms >= 2 && first < end) {
+        loops->copy(n, end - first, q + first - 1, c->d, c->coef[1], c->psi + first - f0, c->ldp);
+        memcpy(c->phi + (first - f0) * n, c->xt + (first - 1) * n,
+               (end - first) * n * sizeof *c->phi);
+    }
+    loops->features_k(c->runs, c->run_count, f0, f1, n, c->d, q, c->base_k, c->ldb, c->weight,
+                      c->psi, c->ldp);
+    loops->features_t(c->runs, c->run_count, f0, f1, n, c->xt, c->base_t, c->phi);
 }
 
 static void step(struct contender *c, const struct stage *s, const float *q, const float *k,
@@ -250,18 +266,10 @@ static void step(struct contender *c, const struct stage *s, const float *q, con
     for (size_t f0 = 0; f0 < c->features; f0 += c->block) {
         const size_t f1 = f0 + c->block < c->features ? f0 + c->block : c->features;
         const int last = f1 == c->features;
-        if (f0 == 0) {
-            for (size_t t = 0; t < n; t++) {
-                c->psi[t * c->ldp] = c->weight[0];
-                c->phi[t] = 1;
-            }
-        }
-        loops->features_k(c->runs, c->run_count, f0, f1, n, c->d, q, c->base_k, c->ldb, c->weight,
-                          c->psi, c->ldp);
+        fill_features(c, n, f0, f1, q);
         c->backend->run(f0 ? &s->query[last] : &s->query_first[last], c->psi,
                         c->state + f0 * c->dv, o);
         loops->query_ones(n, f1 - f0, c->psi, c->ldp, c->ones + f0, c->den);
-        loops->features_t(c->runs, c->run_count, f0, f1, n, c->xt, c->base_t, c->phi);
         c->backend->run(&s->update[last], c->phi, v, c->state + f0 * c->dv);
         loops->update_ones(f1 - f0, n, c->phi, c->ones + f0);
     }

@@ -1,20 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /* The plain loops of the contenders around their matrix products, on compiler vectors: what a
  * careful user of a BLAS would write. Works on VF, LANES, SET_F, FMA_F of peak_tmpl.h's includer
- * and VU, the same vector without alignment; MASK_F(w, m) keeps the lanes of w whose m[] is -1. */
+ * and VU, the same vector without alignment; MASK_F(w, m) keeps the lanes of w whose m[] is -1,
+ * and SUM_F(w) adds all lanes. */
 
 static const int loop_mask[2 * 16] = {-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
 
-static float loop_sum(VF x)
+static void loop_copy(size_t c, size_t width, const float *src, size_t lds, float scale,
+                      float *dst, size_t ldd)
 {
-    float lane[LANES], s[4] = {0, 0, 0, 0};
-    *(VU *)lane = x;
-    for (size_t i = 0; i + 4 <= LANES; i += 4)
-        for (size_t j = 0; j < 4; j++)
-            s[j] += lane[i + j];
-    for (size_t i = LANES / 4 * 4; i < LANES; i++)
-        s[0] += lane[i];
-    return (s[0] + s[2]) + (s[1] + s[3]);
+    for (size_t t = 0; t < c; t++) {
+        const float *from = src + t * lds;
+        float *to = dst + t * ldd;
+        size_t i = 0;
+        for (; i + LANES <= width; i += LANES)
+            *(VU *)(to + i) = *(const VU *)(from + i) * SET_F(scale);
+        for (; i < width; i++)
+            to[i] = from[i] * scale;
+    }
 }
 
 static void loop_transpose(size_t c, size_t d, const float *x, float *xt)
@@ -43,26 +46,32 @@ static void loop_features_t(const struct contender_run_of *runs, size_t count, s
     }
 }
 
+/* 8 tokens at a time: their rows stay in L1, and a weight is loaded once for them. */
 static void loop_features_k(const struct contender_run_of *runs, size_t count, size_t f0,
                             size_t f1, size_t c, size_t d, const float *x, const float *base,
                             size_t ldb, const float *weight, float *out, size_t ldo)
 {
-    for (size_t t = 0; t < c; t++) {
+    for (size_t t0 = 0; t0 < c; t0 += 8) {
+        const size_t t1 = t0 + 8 < c ? t0 + 8 : c;
         for (size_t r = 0; r < count; r++) {
             const size_t first = runs[r].to > f0 ? runs[r].to : f0;
             const size_t end = runs[r].to + runs[r].count < f1 ? runs[r].to + runs[r].count : f1;
-            if (first >= end)
-                continue;
-            const float *b = base + t * ldb + runs[r].from + first - runs[r].to;
-            float *o = out + t * ldo + first - f0;
-            const VF xv = SET_F(x[t * d + runs[r].var]);
-            if (weight) {
-                const float *w = weight + first;
-                for (size_t j = 0; j < end - first; j += LANES)
-                    *(VU *)(o + j) = xv * *(const VU *)(b + j) * *(const VU *)(w + j);
-            } else {
-                for (size_t j = 0; j < end - first; j += LANES)
-                    *(VU *)(o + j) = xv * *(const VU *)(b + j);
+            const float *from = base + runs[r].from + first - runs[r].to, *xr = x + runs[r].var;
+            for (size_t f = first; f < end; f += LANES) {
+                const float *b = from + (f - first);
+                float *o = out + (f - f0);
+                VF w = SET_F(1.0f);
+                if (weight)
+                    w = *(const VU *)(weight + f);
+                if (t1 - t0 == 8) {
+                    for (size_t t = t0; t < t0 + 8; t++)
+                        *(VU *)(o + t * ldo) =
+                            (SET_F(xr[t * d]) * w) * *(const VU *)(b + t * ldb);
+                } else {
+                    for (size_t t = t0; t < t1; t++)
+                        *(VU *)(o + t * ldo) =
+                            (SET_F(xr[t * d]) * w) * *(const VU *)(b + t * ldb);
+                }
             }
         }
     }
@@ -104,7 +113,7 @@ static void loop_kernel(size_t rows, size_t keys, size_t r0, size_t terms, const
         }
         for (; j < keys; j++)
             row[j] = 0;
-        den[t] += loop_sum(sum) + tail;
+        den[t] += SUM_F(sum) + tail;
     }
 }
 
@@ -119,10 +128,13 @@ static void loop_query_ones(size_t c, size_t features, const float *psi, size_t 
             s0 = FMA_F(*(const VU *)(p + f), *(const VU *)(ones + f), s0);
             s1 = FMA_F(*(const VU *)(p + f + LANES), *(const VU *)(ones + f + LANES), s1);
         }
-        float tail = 0;
-        for (; f < features; f++)
-            tail += p[f] * ones[f];
-        den[t] += loop_sum(s0 + s1) + tail;
+        for (; f < features; f += LANES) { /* rows have slack, the state's have not */
+            VF x = *(const VU *)(p + f);
+            if (features - f < LANES)
+                x = MASK_F(x, loop_mask + 16 - (features - f));
+            s0 = FMA_F(x, *(const VU *)(ones + f), s0);
+        }
+        den[t] += SUM_F(s0 + s1);
     }
 }
 
@@ -137,7 +149,7 @@ static void loop_update_ones(size_t features, size_t c, const float *phi, float 
             s += *(const VU *)(p + t);
         for (; t < c; t++)
             tail += p[t];
-        ones[f] += loop_sum(s) + tail;
+        ones[f] += SUM_F(s) + tail;
     }
 }
 
@@ -154,8 +166,8 @@ static void loop_divide(size_t c, size_t dv, const float *den, float *o)
     }
 }
 
-#define CONTENDER_LOOPS                                                              \
-    {                                                                                \
-        loop_transpose, loop_features_t, loop_features_k, loop_kernel, loop_query_ones, \
-            loop_update_ones, loop_divide                                            \
+#define CONTENDER_LOOPS                                                                     \
+    {                                                                                       \
+        loop_copy, loop_transpose, loop_features_t, loop_features_k, loop_kernel,           \
+            loop_query_ones, loop_update_ones, loop_divide                                  \
     }

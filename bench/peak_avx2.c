@@ -18,6 +18,13 @@ typedef int VI __attribute__((vector_size(32), aligned(4), may_alias));
 #define FMA_F(a, b, c) _mm256_fmadd_ps(a, b, c)
 #define FMA_D(a, b, c) _mm256_fmadd_pd(a, b, c)
 #define MASK_F(w, m) (VF)((VI)(w) & *(const VI *)(m))
+static inline float sum_avx2(__m256 w)
+{
+    __m128 s = _mm_add_ps(_mm256_castps256_ps128(w), _mm256_extractf128_ps(w, 1));
+    s = _mm_add_ps(s, _mm_movehl_ps(s, s));
+    return _mm_cvtss_f32(_mm_add_ss(s, _mm_movehdup_ps(s)));
+}
+#define SUM_F(w) sum_avx2(w)
 #define REGISTER "x"
 #include "contender_tmpl.h"
 #include "peak_tmpl.h"

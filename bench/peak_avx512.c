@@ -18,6 +18,7 @@ typedef int VI __attribute__((vector_size(64), aligned(4), may_alias));
 #define FMA_F(a, b, c) _mm512_fmadd_ps(a, b, c)
 #define FMA_D(a, b, c) _mm512_fmadd_pd(a, b, c)
 #define MASK_F(w, m) (VF)((VI)(w) & *(const VI *)(m))
+#define SUM_F(w) _mm512_reduce_add_ps(w)
 #define REGISTER "v"
 #include "contender_tmpl.h"
 #include "peak_tmpl.h"

@@ -18,6 +18,7 @@ typedef int VI __attribute__((vector_size(16), aligned(4), may_alias));
 #define FMA_F(a, b, c) vfmaq_f32(c, a, b)
 #define FMA_D(a, b, c) vfmaq_f64(c, a, b)
 #define MASK_F(w, m) (VF)((VI)(w) & *(const VI *)(m))
+#define SUM_F(w) vaddvq_f32(w)
 #define REGISTER "w"
 #include "contender_tmpl.h"
 #include "peak_tmpl.h"

@@ -12,6 +12,7 @@ typedef float VU;
 #define SET_D(x) (x)
 #define FMA_F(a, b, c) fmaf(a, b, c)
 #define FMA_D(a, b, c) fma(a, b, c)
+#define SUM_F(w) (w)
 #define MASK_F(w, m) (*(m) ? (w) : 0.0f)
 #if defined(__SSE2__)
 #define REGISTER "x"

@@ -13,6 +13,9 @@ struct contender_run_of {
 
 /* c tokens, d variables; _t arrays are [feature][token], _k arrays [token][feature]. */
 struct contender_loops {
+    /* dst[t][i] = scale * src[t][i], i < width */
+    void (*copy)(size_t c, size_t width, const float *src, size_t lds, float scale, float *dst,
+                 size_t ldd);
     /* xt[i][t] = x[t][i] */
     void (*transpose)(size_t c, size_t d, const float *x, float *xt);
     /* out[to-f0+j][t] = xt[var][t] * base[from+j][t], clipped to features f0..f1-1 */
