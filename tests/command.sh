@@ -154,7 +154,7 @@ fails 1 'two?lines.npy: No such file' attend -q 'two
 lines.npy' -k k.npy -v v.npy -o o.npy
 
 # file PATTERN: x.npy is refused as queries.
-file() { fails 1 "x.npy: $1" attend -q x.npy -k k.npy -v v.npy -o o.npy; }
+file() { fails 1 "x.npy: .*$1" attend -q x.npy -k k.npy -v v.npy -o o.npy; }
 # dict PATTERN DICT: so is this head, followed by 24 bytes.
 dict() { head x.npy 1 "$2" 24; file "$1"; }
 f4="'descr': '<f4', 'fortran_order': False"
@@ -191,8 +191,8 @@ dict 'negative' "{$f4, 'shape': (-2, -3)}"
 dict '0 dimensions found; wanted 2, 3 or 4' "{$f4, 'shape': ()}"
 dict '1 dimension found; wanted 2, 3 or 4' "{$f4, 'shape': (6,)}"
 dict '5 dimensions found; wanted 2, 3 or 4' "{$f4, 'shape': (1, 1, 1, 2, 3)}"
-dict 'does not fit' "{$f4, 'shape': (4294967296, 4294967296)}"
-dict 'does not fit' "{$f4, 'shape': (0, 4294967296, 4294967296)}"
+dict 'do not fit' "{$f4, 'shape': (4294967296, 4294967296)}"
+dict 'do not fit' "{$f4, 'shape': (0, 4294967296, 4294967296)}"
 dict 'does not fit' "{$f4, 'shape': (2, 99999999999999999999)}"
 dict 'cut short: 24 bytes found; wanted 28' "{$f4, 'shape': (1, 7)}"
 dict 'cut short: 24 bytes found; wanted 4000000000000' "{$f4, 'shape': (1000000, 1000000)}"
@@ -476,8 +476,10 @@ if [ -r "$TSA_DATA_DIR/story_q.npy" ]; then
         # shellcheck disable=SC2086
         story story_o_raw_n3_asqrt8_f64.npy 1e-12 --dtype f64 --chunk $chunk $raw
     done
+    # Raw scores reach -255, where the weights of three terms are large: more is lost in f32.
     # shellcheck disable=SC2086
-    story story_o_raw_n3_asqrt8_f64.npy 2e-6 $raw
+    story story_o_raw_n3_asqrt8_f64.npy 2e-5 $raw
+    story story_o_unit_n3_a2_f64.npy 2e-6
 else
     echo "no story files in $TSA_DATA_DIR: not compared"
 fi

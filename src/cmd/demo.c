@@ -298,7 +298,7 @@ static int print_text(const struct demo *d)
            d->heads == 1 ? "" : "s", HEAD_DIM, VALUE_DIM);
     printf("%s, %d thread%s, chunk %zu\n", tsa_plan_isa(d->plan), tsa_plan_threads(d->plan),
            tsa_plan_threads(d->plan) == 1 ? "" : "s", tsa_plan_chunk(d->plan));
-    printf("\nSpeed         tokens     seconds       tokens/s    us/token     us/head\n");
+    printf("\nSpeed         tokens     seconds       tokens/s    us/token    per head\n");
     print_speed(d, "prefill", d->tokens, d->prefill_seconds);
     print_speed(d, "decode", DECODED, d->decode_seconds);
     printf("  slowest decoding step    %.1f us\n", 1e6 * d->worst_step);
