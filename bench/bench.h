@@ -139,8 +139,8 @@ struct bench_op_state {
 
 /* A line of the report. Figures that do not apply are NaN. */
 struct bench_result {
-    char problem[128];
-    const char *isa, *compute, *contender;
+    char problem[128], contender[32]; /* contender "": ours */
+    const char *isa, *compute;
     int threads;
     size_t chunk;
     bool cold;

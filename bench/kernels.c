@@ -19,12 +19,10 @@ static const char *const kernel_names[] = {
 #undef TSA_KERNEL
 };
 
-static void print_kernel(const struct bench_options *options, const struct bench_machine *m,
-                         const char *isa, const char *dtype, const char *name,
+static void print_kernel(const struct bench_options *options, const char *isa, const char *dtype, const char *name,
                          const struct bench_stats *s, struct kernel_cost cost, double peak)
 {
     const double gflops = cost.flops / s->min * 1e-9, gbytes = cost.bytes / s->min * 1e-9;
-    (void)m;
     if (options->csv) {
         printf("%s,%s,%s,%.4g,%.4g,%.3g,%.2f,%.1f,%.2f\n", name, isa, dtype, s->min * 1e9,
                s->median * 1e9, s->spread, gflops, 100 * gflops / peak, gbytes);
@@ -60,12 +58,12 @@ int bench_kernels(const struct bench_options *options, const struct bench_proble
 {
     const size_t chunk = problem->chunk ? problem->chunk : 64;
     const struct tsa_isa *isa;
+    struct bench_options alone = *options;
 
-    if (!options->json)
-        bench_machine_print(machine, stdout, "# ");
-    printf("%s d%zu:dv%zu:t%zu, %zu tokens, at most 512 features, one thread\n",
-           options->csv ? "# kernels at" : "# kernels at", problem->d, problem->dv,
-           problem->terms, chunk);
+    alone.timing.cpu = true;
+    bench_machine_print(machine, stdout, "# ");
+    printf("# kernels at d%zu:dv%zu:t%zu, %zu tokens, at most 512 features, one thread\n",
+           problem->d, problem->dv, problem->terms, chunk);
     if (options->csv)
         printf("kernel,isa,compute,ns_min,ns_median,spread,gflops,percent_of_peak,gbytes_per_s\n");
     else
@@ -77,8 +75,8 @@ int bench_kernels(const struct bench_options *options, const struct bench_proble
             continue;
         if (!bench_machine_measure(&own, isa->name, 1))
             continue;
-        if (!kernel_table_f32(options, &own, isa->name, isa->f32, problem, chunk, own.peak_f32) ||
-            !kernel_table_f64(options, &own, isa->name, isa->f64, problem, chunk, own.peak_f64))
+        if (!kernel_table_f32(&alone, isa->name, isa->f32, problem, chunk, own.peak_f32) ||
+            !kernel_table_f64(&alone, isa->name, isa->f64, problem, chunk, own.peak_f64))
             return 1;
     }
     return 0;

@@ -247,8 +247,8 @@ static bool S(kernel_run)(void *context, size_t iterations)
 }
 
 /* Every kernel of one table; false if one could not be timed. */
-static bool S(kernel_table)(const struct bench_options *options, const struct bench_machine *m,
-                            const char *isa, const struct KERNELS *kernels,
+static bool S(kernel_table)(const struct bench_options *options, const char *isa,
+                            const struct KERNELS *kernels,
                             const struct bench_problem *p, size_t chunk, double peak)
 {
     struct S(kernel_bench) bench;
@@ -267,7 +267,7 @@ static bool S(kernel_table)(const struct bench_options *options, const struct be
         struct bench_stats stats;
         ok = bench_measure(&options->timing, &timed, 1, &stats);
         if (ok)
-            print_kernel(options, m, isa, sizeof(T) == 4 ? "f32" : "f64", kernel_names[n], &stats,
+            print_kernel(options, isa, sizeof(T) == 4 ? "f32" : "f64", kernel_names[n], &stats,
                          work.cost, peak);
     }
     S(kernel_bench_destroy)(&bench);

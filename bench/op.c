@@ -180,7 +180,6 @@ static bool once(struct bench_op_state *op)
 bool bench_op_work(void *context, size_t iterations)
 {
     struct bench_op_state *op = context;
-    double step = 0, fold = 0;
 
     if (op->problem.op != BENCH_DECODE) {
         while (iterations--)
@@ -198,14 +197,13 @@ bool bench_op_work(void *context, size_t iterations)
         const double middle = bench_now();
         if (!decode(op, (size_t)(op->steps++ % FRESH)))
             return false;
-        step += middle - start;
-        fold += bench_now() - middle;
+        const double end = bench_now();
+        /* the best pass: it is short enough that some were not interrupted */
+        if (op->chunk > 1 && (middle - start) / (double)(op->chunk - 1) < op->step)
+            op->step = (middle - start) / (double)(op->chunk - 1);
+        if (end - middle < op->fold)
+            op->fold = end - middle;
     }
-    const double steps = (double)iterations * (double)(op->chunk - 1);
-    if (steps > 0 && step / steps < op->step)
-        op->step = step / steps;
-    if (fold / (double)iterations < op->fold)
-        op->fold = fold / (double)iterations;
     return true;
 }
 

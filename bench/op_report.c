@@ -77,7 +77,7 @@ static void fill_times(struct bench_result *r, const struct bench_problem *probl
 
 /* The figures of decoding that come besides the amortised time. */
 static bool fill_decode(struct bench_result *r, struct bench_op_state *op,
-                        const struct bench_options *options, double bytes)
+                        const struct bench_timing *timing, double bytes)
 {
     const double rows = (double)(op->problem.batch * op->problem.heads);
     const struct bench_work reading = {bench_op_read_work, op};
@@ -85,7 +85,7 @@ static bool fill_decode(struct bench_result *r, struct bench_op_state *op,
     double step = op->step;
 
     if (!bench_op_fill_window(op, op->chunk / 2) ||
-        !bench_measure(&options->timing, &reading, 1, &stats))
+        !bench_measure(timing, &reading, 1, &stats))
         return false;
     r->us_read = stats.min * 1e6 / rows;
     if (op->cold || !isfinite(step))
@@ -138,7 +138,9 @@ size_t bench_op_report(const struct bench_problem *problem, const struct bench_o
                                : single           ? 1
                                                   : (double)problem->n;
         *r = blank(op, options, machine);
-        r->contender = i ? contender_name(rivals[i].contender) : NULL;
+        if (i)
+            snprintf(r->contender, sizeof r->contender, "%s",
+                     contender_name(rivals[i].contender));
         fill_times(r, problem, &stats[i], rows * per_row,
                    i ? contender_chunk(rivals[i].contender) : op->chunk);
         r->max_error = errors[i];
@@ -150,7 +152,7 @@ size_t bench_op_report(const struct bench_problem *problem, const struct bench_o
         }
         const double bytes = bench_op_bytes(op);
         r->gbytes = bytes / stats[0].min * 1e-9;
-        if (steps && !fill_decode(r, op, options, bytes))
+        if (steps && !fill_decode(r, op, &timing, bytes))
             goto out;
         r->level = bench_machine_level(machine, bytes);
         if (single)

@@ -60,7 +60,7 @@ static void print_json(const struct bench_result *r)
     printf("%s\n  {\"problem\": \"%s\", \"isa\": \"%s\", \"compute\": \"%s\", ",
            first_object ? "" : ",", r->problem, r->isa, r->compute);
     first_object = false;
-    if (r->contender)
+    if (r->contender[0])
         printf("\"contender\": \"%s\", ", r->contender);
     printf("\"threads\": %d, \"chunk\": %zu, \"cache\": \"%s\", ", r->threads, r->chunk,
            r->cold ? "cold" : "warm");
@@ -82,7 +82,7 @@ static void print_json(const struct bench_result *r)
         number("us_read", r->us_read, false);
         number("us_fold", r->us_fold, false);
     }
-    if (r->contender)
+    if (r->contender[0])
         number("ratio", r->ratio, false);
     number("max_error", r->max_error, true);
     printf("}");
@@ -90,7 +90,7 @@ static void print_json(const struct bench_result *r)
 
 static void print_csv(const struct bench_result *r)
 {
-    printf("%s,%s,%s,%s,%d,%zu,%s,", r->problem, r->contender ? r->contender : "", r->isa,
+    printf("%s,%s,%s,%s,%d,%zu,%s,", r->problem, r->contender, r->isa,
            r->compute, r->threads, r->chunk, r->cold ? "cold" : "warm");
     field(r->tokens, ",");
     field(r->seconds_min, ",");
@@ -112,9 +112,9 @@ static void print_csv(const struct bench_result *r)
 
 static void print_line(const struct bench_result *r)
 {
-    char name[160];
-    snprintf(name, sizeof name, "%s%s%s", r->contender ? "  " : r->problem,
-             r->contender ? r->contender : "", r->cold ? " (cold)" : "");
+    char name[192];
+    snprintf(name, sizeof name, "%s%s%s", r->contender[0] ? "  " : r->problem, r->contender,
+             r->cold ? " (cold)" : "");
     printf("%-42s %-8s %-3s %2d %6zu", name, r->isa, r->compute, r->threads, r->chunk);
     column(r->us_per_token, 10, r->us_per_token < 100 ? 4 : 1);
     column(r->gflops, 7, 1);
