@@ -58,8 +58,8 @@ static struct array load(const char *path)
 static void save(const char *path, const struct array *a)
 {
     char dict[256];
-    int used = snprintf(dict, sizeof dict,
-                        "{'descr': '<f%d', 'fortran_order': False, 'shape': (", a->wide ? 8 : 4);
+    int used = snprintf(dict, sizeof dict, "{'descr': '<f%d', 'fortran_order': False, 'shape': (",
+                        a->wide ? 8 : 4);
     for (size_t i = 0; i < a->rank; i++)
         used += snprintf(dict + used, sizeof dict - (size_t)used, "%zu,", a->shape[i]);
     snprintf(dict + used, sizeof dict - (size_t)used, ")}");

@@ -136,14 +136,13 @@ static int print_json(const struct attend *a, const struct results *r)
 {
     const struct attend_options *o = &a->options;
     json_t *root = json_pack(
-        "{s:s, s:s, s:i, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}",
-        "method", o->softmax ? "softmax" : "taylor", "isa", tsa_plan_isa(r->plan), "threads",
-        tsa_plan_threads(r->plan), "dtype", cmd_dtype_name(o->dtype),
-        "terms", (json_int_t)o->terms, "chunk", (json_int_t)tsa_plan_chunk(r->plan),
-        "sequences", (json_int_t)a->batch, "heads", (json_int_t)a->heads,
-        "kv_heads", (json_int_t)a->kv_heads, "head_dim", (json_int_t)a->head_dim,
-        "value_dim", (json_int_t)a->value_dim, "tokens", (json_int_t)a->keys,
-        "calls", (json_int_t)r->calls, "folds", (json_int_t)r->folds,
+        "{s:s, s:s, s:i, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "method",
+        o->softmax ? "softmax" : "taylor", "isa", tsa_plan_isa(r->plan), "threads",
+        tsa_plan_threads(r->plan), "dtype", cmd_dtype_name(o->dtype), "terms", (json_int_t)o->terms,
+        "chunk", (json_int_t)tsa_plan_chunk(r->plan), "sequences", (json_int_t)a->batch, "heads",
+        (json_int_t)a->heads, "kv_heads", (json_int_t)a->kv_heads, "head_dim",
+        (json_int_t)a->head_dim, "value_dim", (json_int_t)a->value_dim, "tokens",
+        (json_int_t)a->keys, "calls", (json_int_t)r->calls, "folds", (json_int_t)r->folds,
         "seconds", cmd_json_number(r->seconds));
     if (root != NULL && o->compare)
         json_object_set_new(root, "taylor_vs_softmax",
@@ -157,8 +156,8 @@ static int print_json(const struct attend *a, const struct results *r)
                                  (json_int_t)r->reports[h].rows, "nonpositive",
                                  (json_int_t)r->reports[h].nonpositive, "near_zero",
                                  (json_int_t)r->reports[h].near_zero, "smallest_mean_weight",
-                                 cmd_json_number(r->reports[h].smallest_mean),
-                                 "largest_qk_over_a", cmd_json_number(r->reports[h].largest)));
+                                 cmd_json_number(r->reports[h].smallest_mean), "largest_qk_over_a",
+                                 cmd_json_number(r->reports[h].largest)));
         json_object_set_new(root, "report", heads);
     }
     return cmd_json_print(root);
@@ -192,8 +191,8 @@ static int print_text(const struct attend *a, const struct results *r)
            o->noncausal ? "noncausal" : "causal");
     printf("computed   on %s, %d thread%s, %zu call%s, %zu fold%s a sequence, %.3f s\n",
            tsa_plan_isa(r->plan), tsa_plan_threads(r->plan),
-           tsa_plan_threads(r->plan) == 1 ? "" : "s", r->calls, r->calls == 1 ? "" : "s",
-           r->folds, r->folds == 1 ? "" : "s", r->seconds);
+           tsa_plan_threads(r->plan) == 1 ? "" : "s", r->calls, r->calls == 1 ? "" : "s", r->folds,
+           r->folds == 1 ? "" : "s", r->seconds);
     if (o->compare)
         printf("softmax    relative l2 difference %.3g, largest %.3g\n", r->relative_l2,
                r->max_abs);

@@ -93,8 +93,7 @@ bool cmd_parse_size(const char *option, const char *text, size_t low, size_t hig
             cmd_usage("%s: '%s' found; wanted an integer of at least %zu%s", option, text, low,
                       digits && number >= low ? " that fits in memory's addresses" : "");
         else
-            cmd_usage("%s: '%s' found; wanted an integer from %zu to %zu", option, text, low,
-                      high);
+            cmd_usage("%s: '%s' found; wanted an integer from %zu to %zu", option, text, low, high);
         return false;
     }
     *value = (size_t)number;
@@ -154,8 +153,8 @@ bool cmd_parse_isa(const char *option, const char *text, const char **value)
             return true;
         }
         if (used < sizeof list)
-            used += (size_t)snprintf(list + used, sizeof list - used, "%s%s",
-                                     used == 0 ? "" : ", ", name);
+            used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", used == 0 ? "" : ", ",
+                                     name);
     }
     cmd_usage("%s: '%s' found; usable here: %s", option, text, list);
     return false;

@@ -261,24 +261,22 @@ static int print_json(const struct demo *d)
 {
     return cmd_json_print(json_pack(
         "{s:I, s:i, s:i, s:i, s:s, s:i, s:I, s:o, s:o, s:o, s:I, s:{s:I, s:I}, s:{s:i, s:o, s:o}}",
-        "heads", (json_int_t)d->heads, "head_dim", HEAD_DIM, "value_dim", VALUE_DIM, "terms",
-        TERMS, "isa", tsa_plan_isa(d->plan), "threads", tsa_plan_threads(d->plan), "chunk",
+        "heads", (json_int_t)d->heads, "head_dim", HEAD_DIM, "value_dim", VALUE_DIM, "terms", TERMS,
+        "isa", tsa_plan_isa(d->plan), "threads", tsa_plan_threads(d->plan), "chunk",
         (json_int_t)tsa_plan_chunk(d->plan), "prefill", speed_json(d->tokens, d->prefill_seconds),
         "decode", speed_json(DECODED, d->decode_seconds), "decode_worst_us",
-        cmd_json_number(1e6 * d->worst_step), "state_bytes",
-        (json_int_t)tsa_state_bytes(d->plan), "kv_cache_bytes", "f32",
-        (json_int_t)cache_bytes(d, 4), "bf16", (json_int_t)cache_bytes(d, 2),
-        "taylor_vs_softmax", "rows", SAMPLES, "relative_l2", cmd_json_number(d->relative_l2),
-        "max_abs", cmd_json_number(d->max_abs)));
+        cmd_json_number(1e6 * d->worst_step), "state_bytes", (json_int_t)tsa_state_bytes(d->plan),
+        "kv_cache_bytes", "f32", (json_int_t)cache_bytes(d, 4), "bf16",
+        (json_int_t)cache_bytes(d, 2), "taylor_vs_softmax", "rows", SAMPLES, "relative_l2",
+        cmd_json_number(d->relative_l2), "max_abs", cmd_json_number(d->max_abs)));
 }
 
 static void print_speed(const struct demo *d, const char *label, size_t tokens, double seconds)
 {
     char count[CMD_NUMBER_TEXT], rate[CMD_NUMBER_TEXT];
     double us = 1e6 * seconds / (double)tokens;
-    printf("  %-9s %10s   %9.4f   %12s   %9.2f   %9.3f\n", label,
-           cmd_count_text(tokens, count), seconds,
-           cmd_count_text((uint64_t)((double)tokens / seconds), rate), us,
+    printf("  %-9s %10s   %9.4f   %12s   %9.2f   %9.3f\n", label, cmd_count_text(tokens, count),
+           seconds, cmd_count_text((uint64_t)((double)tokens / seconds), rate), us,
            us / (double)d->heads);
 }
 
@@ -309,8 +307,8 @@ static int print_text(const struct demo *d)
     print_cache(d, "key/value cache, bf16", 2);
     printf("\nError against exact softmax, %d rows of every head\n", SAMPLES);
     printf("  %-24s %10.2e\n", "relative l2", d->relative_l2);
-    printf("  %-24s %10.2e   outputs are averages of values in (-1, 1)\n\n",
-           "largest difference", d->max_abs);
+    printf("  %-24s %10.2e   outputs are averages of values in (-1, 1)\n\n", "largest difference",
+           d->max_abs);
     return CMD_OK;
 }
 
@@ -326,13 +324,26 @@ int cmd_demo(int argc, char **argv)
         case OPT_TOKENS:
             good = cmd_parse_size("--tokens", optarg, 1, (size_t)1 << 20, &d.tokens);
             break;
-        case OPT_HEADS: good = cmd_parse_size("--heads", optarg, 1, 64, &d.heads); break;
-        case OPT_THREADS: good = cmd_parse_threads("--threads", optarg, &options.threads); break;
-        case OPT_ISA: good = cmd_parse_isa("--isa", optarg, &options.isa); break;
-        case OPT_JSON: json = true; break;
-        case OPT_HELP: fputs(help, stdout); return CMD_OK;
-        case OPT_VERSION: cmd_print_version(); return CMD_OK;
-        default: return cmd_bad_option(c, argv);
+        case OPT_HEADS:
+            good = cmd_parse_size("--heads", optarg, 1, 64, &d.heads);
+            break;
+        case OPT_THREADS:
+            good = cmd_parse_threads("--threads", optarg, &options.threads);
+            break;
+        case OPT_ISA:
+            good = cmd_parse_isa("--isa", optarg, &options.isa);
+            break;
+        case OPT_JSON:
+            json = true;
+            break;
+        case OPT_HELP:
+            fputs(help, stdout);
+            return CMD_OK;
+        case OPT_VERSION:
+            cmd_print_version();
+            return CMD_OK;
+        default:
+            return cmd_bad_option(c, argv);
         }
     }
     int code = good ? cmd_no_operands(argc, argv) : CMD_USAGE;

@@ -31,7 +31,9 @@ struct pieces {
 static struct pieces pieces_start(const struct feed *feed, size_t first)
 {
     return (struct pieces){
-        .fixed = feed->step > 0 ? feed->step : feed->progress->terminal ? 0 : SIZE_MAX,
+        .fixed = feed->step > 0             ? feed->step
+                 : feed->progress->terminal ? 0
+                                            : SIZE_MAX,
         .next = first,
         .before = cmd_seconds(),
     };
@@ -77,8 +79,7 @@ static enum tsa_status absorb_all(struct feed *feed, struct tsa_state **states, 
         else if (feed->step == 1)
             status = tsa_decode(feed->plan, states, feed->batch, 0, &q, &k, &v, &o, ws, err);
         else
-            status = tsa_prefill(feed->plan, states, feed->batch, 0, size, &q, &k, &v, &o, ws,
-                                 err);
+            status = tsa_prefill(feed->plan, states, feed->batch, 0, size, &q, &k, &v, &o, ws, err);
         feed->calls++;
         progress_update(feed->progress, (double)(at + size) / (double)feed->keys);
     }

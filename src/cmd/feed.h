@@ -14,8 +14,8 @@ struct feed {
     struct tsa_tensor q, k, v, o;
     size_t batch, queries, keys;
     bool causal;
-    size_t step;  /* tokens a call; 0: all at once, or pieces of our choice under a progress bar */
-    bool marker;  /* before the keys, absorb one zero key with the value one (report.c) */
+    size_t step; /* tokens a call; 0: all at once, or pieces of our choice under a progress bar */
+    bool marker; /* before the keys, absorb one zero key with the value one (report.c) */
     size_t head_dim; /* for the marker */
     struct progress *progress;
     /* What came of it. */

@@ -37,10 +37,10 @@ static int print_json(const char *active)
         if (usable)
             json_array_append_new(able, json_string(name));
     }
-    return cmd_json_print(json_pack(
-        "{s:s, s:i, s:{s:o, s:o, s:s}, s:{s:i, s:s}, s:s}", "version", tsa_version(), "arithmetic",
-        tsa_arithmetic(), "isa", "built", built, "usable", able, "active", active, "threads",
-        "default", threads, "reason", reason, "exp", tsa_exp_name()));
+    return cmd_json_print(json_pack("{s:s, s:i, s:{s:o, s:o, s:s}, s:{s:i, s:s}, s:s}", "version",
+                                    tsa_version(), "arithmetic", tsa_arithmetic(), "isa", "built",
+                                    built, "usable", able, "active", active, "threads", "default",
+                                    threads, "reason", reason, "exp", tsa_exp_name()));
 }
 
 static void print_isas(const char *label, bool only_usable)

@@ -39,9 +39,24 @@ static const char help[] =
     "  --help, --version\n";
 
 enum {
-    OPT_TERMS = 256, OPT_TEMPERATURE, OPT_NORMALIZE, OPT_COEFFICIENTS, OPT_CHUNK, OPT_NONCAUSAL,
-    OPT_METHOD, OPT_DTYPE, OPT_STEP, OPT_THREADS, OPT_ISA, OPT_COMPARE, OPT_REPORT, OPT_JSON,
-    OPT_STATE_IN, OPT_STATE_OUT, OPT_HELP, OPT_VERSION
+    OPT_TERMS = 256,
+    OPT_TEMPERATURE,
+    OPT_NORMALIZE,
+    OPT_COEFFICIENTS,
+    OPT_CHUNK,
+    OPT_NONCAUSAL,
+    OPT_METHOD,
+    OPT_DTYPE,
+    OPT_STEP,
+    OPT_THREADS,
+    OPT_ISA,
+    OPT_COMPARE,
+    OPT_REPORT,
+    OPT_JSON,
+    OPT_STATE_IN,
+    OPT_STATE_OUT,
+    OPT_HELP,
+    OPT_VERSION
 };
 
 static const struct option long_options[] = {
@@ -109,28 +124,53 @@ static bool parse_option(int c, const char *text, struct attend_options *o)
 {
     bool flag;
     switch (c) {
-    case 'q': o->q = text; return true;
-    case 'k': o->k = text; return true;
-    case 'v': o->v = text; return true;
-    case 'o': o->o = text; return true;
-    case OPT_TERMS: return cmd_parse_size("--terms", text, 1, TSA_MAX_TERMS, &o->terms);
-    case OPT_TEMPERATURE: return cmd_parse_double("--temperature", text, true, &o->temperature);
+    case 'q':
+        o->q = text;
+        return true;
+    case 'k':
+        o->k = text;
+        return true;
+    case 'v':
+        o->v = text;
+        return true;
+    case 'o':
+        o->o = text;
+        return true;
+    case OPT_TERMS:
+        return cmd_parse_size("--terms", text, 1, TSA_MAX_TERMS, &o->terms);
+    case OPT_TEMPERATURE:
+        return cmd_parse_double("--temperature", text, true, &o->temperature);
     case OPT_NORMALIZE:
         if (!parse_word("--normalize", text, "l2", "none", &flag))
             return false;
         o->normalize = flag ? TSA_NORMALIZE_NONE : TSA_NORMALIZE_L2;
         return true;
-    case OPT_COEFFICIENTS: return parse_coefficients(text, o);
-    case OPT_CHUNK: return cmd_parse_size("--chunk", text, 1, TSA_MAX_CHUNK, &o->chunk);
-    case OPT_NONCAUSAL: o->noncausal = true; return true;
-    case OPT_METHOD: return parse_word("--method", text, "taylor", "softmax", &o->softmax);
-    case OPT_DTYPE: return cmd_parse_dtype("--dtype", text, &o->dtype);
-    case OPT_STEP: return cmd_parse_size("--step", text, 0, SIZE_MAX, &o->step);
-    case OPT_THREADS: return cmd_parse_threads("--threads", text, &o->threads);
-    case OPT_ISA: return cmd_parse_isa("--isa", text, &o->isa);
-    case OPT_COMPARE: o->compare = true; return true;
-    case OPT_REPORT: o->report = true; return true;
-    case OPT_JSON: o->json = true; return true;
+    case OPT_COEFFICIENTS:
+        return parse_coefficients(text, o);
+    case OPT_CHUNK:
+        return cmd_parse_size("--chunk", text, 1, TSA_MAX_CHUNK, &o->chunk);
+    case OPT_NONCAUSAL:
+        o->noncausal = true;
+        return true;
+    case OPT_METHOD:
+        return parse_word("--method", text, "taylor", "softmax", &o->softmax);
+    case OPT_DTYPE:
+        return cmd_parse_dtype("--dtype", text, &o->dtype);
+    case OPT_STEP:
+        return cmd_parse_size("--step", text, 0, SIZE_MAX, &o->step);
+    case OPT_THREADS:
+        return cmd_parse_threads("--threads", text, &o->threads);
+    case OPT_ISA:
+        return cmd_parse_isa("--isa", text, &o->isa);
+    case OPT_COMPARE:
+        o->compare = true;
+        return true;
+    case OPT_REPORT:
+        o->report = true;
+        return true;
+    case OPT_JSON:
+        o->json = true;
+        return true;
     case OPT_STATE_IN:
     case OPT_STATE_OUT:
         cmd_usage("--state-%s: not in this version", c == OPT_STATE_IN ? "in" : "out");

@@ -139,8 +139,10 @@ static bool take_shape(struct cursor *c, struct npy *array)
         comma = take(c, ',');
     }
     if (rank < 2 || rank > NPY_MAX_RANK)
-        return refuse(c->text, "%zu dimension%s found; wanted 2, 3 or 4: [N,D], [H,N,D] or "
-                      "[B,H,N,D]", rank, rank == 1 ? "" : "s");
+        return refuse(c->text,
+                      "%zu dimension%s found; wanted 2, 3 or 4: [N,D], [H,N,D] or "
+                      "[B,H,N,D]",
+                      rank, rank == 1 ? "" : "s");
     array->rank = rank;
     return true;
 }
@@ -198,7 +200,9 @@ static bool parse_head(const char *head, size_t length, struct npy *array, char 
         return refuse(text, "text after the dict of the head found; wanted padding by spaces");
     if (!descr || !order || !shape)
         return refuse(text, "head without '%s' found; " WANTED_DICT,
-                      !descr ? "descr" : !order ? "fortran_order" : "shape");
+                      !descr   ? "descr"
+                      : !order ? "fortran_order"
+                               : "shape");
     return true;
 }
 
@@ -228,8 +232,7 @@ static bool read_head(FILE *stream, struct npy *array, char *text)
     if (found < 8 || memcmp(start, magic, sizeof magic) != 0)
         return refuse(text, "no .npy file: it does not start with \\x93NUMPY and a version");
     if (start[6] < 1 || start[6] > 3 || start[7] != 0)
-        return refuse(text, ".npy version %d.%d found; wanted 1.0, 2.0 or 3.0", start[6],
-                      start[7]);
+        return refuse(text, ".npy version %d.%d found; wanted 1.0, 2.0 or 3.0", start[6], start[7]);
     size_t width = start[6] == 1 ? 2 : 4, length = 0;
     if (!read_bytes(stream, start + 8, width, &found, text))
         return false;
@@ -294,8 +297,10 @@ static bool read_data(FILE *stream, struct npy *array, char *text)
             return refuse(text, "data cut short: %ju bytes found; wanted %zu for shape %s of '%s'",
                           left, array->bytes, shape, descr);
         if (left > array->bytes)
-            return refuse(text, "%ju bytes after the data found; wanted none after shape %s of "
-                          "'%s'", left - array->bytes, shape, descr);
+            return refuse(text,
+                          "%ju bytes after the data found; wanted none after shape %s of "
+                          "'%s'",
+                          left - array->bytes, shape, descr);
     }
     array->data = malloc(array->bytes > 0 ? array->bytes : 1);
     if (array->data == NULL)
@@ -306,8 +311,8 @@ static bool read_data(FILE *stream, struct npy *array, char *text)
         return refuse(text, "data cut short: %zu bytes found; wanted %zu for shape %s of '%s'",
                       found, array->bytes, shape, descr);
     if (getc(stream) != EOF)
-        return refuse(text, "bytes after the data found; wanted none after shape %s of '%s'",
-                      shape, descr);
+        return refuse(text, "bytes after the data found; wanted none after shape %s of '%s'", shape,
+                      descr);
     return ferror(stream) ? read_error(text) : true;
 }
 
@@ -342,9 +347,9 @@ void npy_free(struct npy *array)
 bool npy_write_head(FILE *stream, enum tsa_dtype dtype, size_t rank, const size_t *shape)
 {
     char dict[192], text[NPY_SHAPE_TEXT];
-    int length = snprintf(dict, sizeof dict,
-                          "{'descr': '<f%d', 'fortran_order': False, 'shape': %s, }",
-                          dtype == TSA_F64 ? 8 : 4, npy_shape_text(rank, shape, text));
+    int length =
+        snprintf(dict, sizeof dict, "{'descr': '<f%d', 'fortran_order': False, 'shape': %s, }",
+                 dtype == TSA_F64 ? 8 : 4, npy_shape_text(rank, shape, text));
     size_t whole = (sizeof magic + 4 + (size_t)length + 1 + 63) / 64 * 64;
     size_t rest = whole - sizeof magic - 4;
     const unsigned char tail[4] = {1, 0, (unsigned char)(rest & 0xff), (unsigned char)(rest >> 8)};

@@ -9,7 +9,7 @@
 /* One at a time: the handlers of signals know it. */
 struct output {
     FILE *stream;
-    char *target; /* the path with symbolic links followed */
+    char *target;    /* the path with symbolic links followed */
     char *temporary; /* beside it; NULL when the target is a device or a pipe */
 };
 

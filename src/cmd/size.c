@@ -26,8 +26,16 @@ static const char help[] =
     "  --help, --version\n";
 
 enum {
-    OPT_HEAD_DIM = 256, OPT_VALUE_DIM, OPT_TERMS, OPT_HEADS, OPT_KV_HEADS, OPT_CHUNK, OPT_DTYPE,
-    OPT_JSON, OPT_HELP, OPT_VERSION
+    OPT_HEAD_DIM = 256,
+    OPT_VALUE_DIM,
+    OPT_TERMS,
+    OPT_HEADS,
+    OPT_KV_HEADS,
+    OPT_CHUNK,
+    OPT_DTYPE,
+    OPT_JSON,
+    OPT_HELP,
+    OPT_VERSION
 };
 
 static const struct option long_options[] = {
@@ -54,14 +62,23 @@ struct sizes {
 static bool parse_option(int c, const char *text, struct tsa_options *o, bool *json)
 {
     switch (c) {
-    case OPT_HEAD_DIM: return cmd_parse_size("--head-dim", text, 1, SIZE_MAX, &o->head_dim);
-    case OPT_VALUE_DIM: return cmd_parse_size("--value-dim", text, 1, SIZE_MAX, &o->value_dim);
-    case OPT_TERMS: return cmd_parse_size("--terms", text, 1, TSA_MAX_TERMS, &o->terms);
-    case OPT_HEADS: return cmd_parse_size("--heads", text, 1, SIZE_MAX, &o->heads);
-    case OPT_KV_HEADS: return cmd_parse_size("--kv-heads", text, 1, SIZE_MAX, &o->kv_heads);
-    case OPT_CHUNK: return cmd_parse_size("--chunk", text, 1, TSA_MAX_CHUNK, &o->chunk);
-    case OPT_DTYPE: return cmd_parse_dtype("--dtype", text, &o->dtype);
-    case OPT_JSON: *json = true; return true;
+    case OPT_HEAD_DIM:
+        return cmd_parse_size("--head-dim", text, 1, SIZE_MAX, &o->head_dim);
+    case OPT_VALUE_DIM:
+        return cmd_parse_size("--value-dim", text, 1, SIZE_MAX, &o->value_dim);
+    case OPT_TERMS:
+        return cmd_parse_size("--terms", text, 1, TSA_MAX_TERMS, &o->terms);
+    case OPT_HEADS:
+        return cmd_parse_size("--heads", text, 1, SIZE_MAX, &o->heads);
+    case OPT_KV_HEADS:
+        return cmd_parse_size("--kv-heads", text, 1, SIZE_MAX, &o->kv_heads);
+    case OPT_CHUNK:
+        return cmd_parse_size("--chunk", text, 1, TSA_MAX_CHUNK, &o->chunk);
+    case OPT_DTYPE:
+        return cmd_parse_dtype("--dtype", text, &o->dtype);
+    case OPT_JSON:
+        *json = true;
+        return true;
     }
     return false;
 }
@@ -74,7 +91,8 @@ static int compute(const struct tsa_options *o, struct sizes *s)
     s->elements = tsa_state_elements(o->head_dim, o->value_dim, o->terms);
     if (s->features == 0 || s->elements == 0 || s->elements > PTRDIFF_MAX / sizeof(double))
         return cmd_fail("head_dim %zu, value_dim %zu, %zu terms: the state of one head does not "
-                        "fit in memory's addresses", o->head_dim, o->value_dim, o->terms);
+                        "fit in memory's addresses",
+                        o->head_dim, o->value_dim, o->terms);
     if (o->head_dim > SIZE_MAX - o->value_dim)
         return cmd_fail("--head-dim and --value-dim: their sum does not fit");
     size_t row = o->head_dim + o->value_dim;
@@ -99,14 +117,13 @@ static int print_json(const struct tsa_options *o, const struct sizes *s)
     json_t *state = s->state_bytes > 0 ? json_integer((json_int_t)s->state_bytes) : json_null();
     json_t *chunk = s->state_bytes > 0 ? json_integer((json_int_t)s->chunk) : json_null();
     return cmd_json_print(json_pack(
-        "{s:I, s:I, s:I, s:I, s:I, s:s, s:I, s:I, s:{s:I, s:I, s:I}, s:o, s:o, s:I}",
-        "head_dim", (json_int_t)o->head_dim, "value_dim", (json_int_t)o->value_dim,
-        "terms", (json_int_t)o->terms, "heads", (json_int_t)o->heads,
-        "kv_heads", (json_int_t)o->kv_heads, "dtype", cmd_dtype_name(o->dtype),
-        "features", (json_int_t)s->features, "elements", (json_int_t)s->elements,
-        "bytes", "f32", (json_int_t)(4 * s->elements), "f64", (json_int_t)(8 * s->elements),
-        "bf16", (json_int_t)(2 * s->elements), "chunk", chunk, "state_bytes", state,
-        "kv_break_even_tokens", (json_int_t)s->break_even));
+        "{s:I, s:I, s:I, s:I, s:I, s:s, s:I, s:I, s:{s:I, s:I, s:I}, s:o, s:o, s:I}", "head_dim",
+        (json_int_t)o->head_dim, "value_dim", (json_int_t)o->value_dim, "terms",
+        (json_int_t)o->terms, "heads", (json_int_t)o->heads, "kv_heads", (json_int_t)o->kv_heads,
+        "dtype", cmd_dtype_name(o->dtype), "features", (json_int_t)s->features, "elements",
+        (json_int_t)s->elements, "bytes", "f32", (json_int_t)(4 * s->elements), "f64",
+        (json_int_t)(8 * s->elements), "bf16", (json_int_t)(2 * s->elements), "chunk", chunk,
+        "state_bytes", state, "kv_break_even_tokens", (json_int_t)s->break_even));
 }
 
 static void print_bytes(const char *label, size_t bytes)
