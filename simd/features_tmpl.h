@@ -138,27 +138,36 @@ static void psi_t(const struct tsa_monomials *mono, size_t f0, size_t f1, size_t
     }
 }
 
+/* One run of phi for all rows: x times the low factors, or the low factors themselves. Stores may
+ * pass the end of the run, where the next run or the row's room lies. */
+TSA_INLINE void phi_run(size_t n, size_t rows, const T *x, const T *low, ptrdiff_t ldb, T *phi,
+                        ptrdiff_t ldp)
+{
+    for (size_t p = 0; p < n; p += VL, low += VL, phi += VL) {
+        const T *xr = x, *a = low;
+        T *out = phi;
+        if (x)
+            for (size_t r = rows; r > 0; r--, xr += ldb, a += ldb, out += ldp)
+                v_store(out, v_mul(v_set1(*xr), v_load(a)));
+        else
+            for (size_t r = rows; r > 0; r--, a += ldb, out += ldp)
+                v_store(out, v_load(a));
+    }
+}
+
 static void phi_k(const struct tsa_monomials *mono, size_t f0, size_t f1, size_t rows, const T *base,
                   ptrdiff_t ldb, const T *weight, T *phi, ptrdiff_t ldp)
 {
     if (f0 >= f1)
         return;
     for (struct run run = run_first(mono, f0, f1);; run_next(mono, &run, f1)) {
-        const size_t n = run.end - run.f;
         T *out = phi + (run.f - f0);
-        for (size_t r = 0; r < rows; r++, out += ldp) {
-            const T *b = base + (ptrdiff_t)r * ldb;
-            if (run.m == 0) {
-                out[0] = 1;
-            } else if (run.product) { /* stores past the run are overwritten by the next one */
-                const V x = v_set1(b[run.i]);
-                for (size_t p = 0; p < n; p += VL)
-                    v_store(out + p, v_mul(x, v_load(b + run.low + p)));
-            } else {
-                for (size_t p = 0; p < n; p += VL)
-                    v_store(out + p, v_load(b + run.low + p));
-            }
-        }
+        if (run.m == 0)
+            for (size_t r = 0; r < rows; r++)
+                out[(ptrdiff_t)r * ldp] = 1;
+        else
+            phi_run(run.end - run.f, rows, run.product ? base + run.i : NULL, base + run.low, ldb,
+                    out, ldp);
         if (run.end == f1)
             break;
     }

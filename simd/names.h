@@ -31,7 +31,9 @@
 
 #define absmax TSA_NAME(absmax)
 #define pack_one TSA_NAME(pack_one)
-#define pack_lanes TSA_NAME(pack_lanes)
+#define load_transposed TSA_NAME(load_transposed)
+#define inverse_norm TSA_NAME(inverse_norm)
+#define pack_blocks TSA_NAME(pack_blocks)
 #define pack_t TSA_NAME(pack_t)
 #define pack_v TSA_NAME(pack_v)
 #define transpose TSA_NAME(transpose)
@@ -44,6 +46,7 @@
 #define base_k TSA_NAME(base_k)
 #define psi_run TSA_NAME(psi_run)
 #define psi_t TSA_NAME(psi_t)
+#define phi_run TSA_NAME(phi_run)
 #define phi_k TSA_NAME(phi_k)
 #define ones_k TSA_NAME(ones_k)
 
@@ -71,6 +74,8 @@
 #define score_fn TSA_NAME(score_fn)
 #define score_table TSA_NAME(score_table)
 #define scores TSA_NAME(scores)
+#define ones_segment TSA_NAME(ones_segment)
+#define ones_group TSA_NAME(ones_group)
 #define window_ones TSA_NAME(window_ones)
 #define window_args TSA_NAME(window_args)
 #define window_tile TSA_NAME(window_tile)

@@ -31,7 +31,13 @@ static T absmax(size_t rows, size_t width, const T *src, ptrdiff_t stride)
     return lane[0];
 }
 
-/* One row, in the same order as pack_lanes: the sum of squares is one chain anyway. */
+TSA_INLINE V inverse_norm(V sum_of_squares)
+{
+    const V r = v_div(v_set1(1), v_sqrt(sum_of_squares));
+    return v_zero_where_zero(r, sum_of_squares);
+}
+
+/* One row: the sum of squares is one chain anyway. */
 static void pack_one(size_t width, const T *src, int l2, T scale, T *out, ptrdiff_t ldo)
 {
     T e = 1, r = 1;
@@ -43,66 +49,106 @@ static void pack_one(size_t width, const T *src, int l2, T scale, T *out, ptrdif
             s = s_fma(x, x, s);
         }
         T lane[VL];
-        v_store(lane, v_zero_where_zero(v_div(v_set1(1), v_sqrt(v_set1(s))), v_set1(s)));
+        v_store(lane, inverse_norm(v_set1(s)));
         r = lane[0];
     }
     for (size_t c = 0; c < width; c++)
         out[(ptrdiff_t)c * ldo] = src[c] * e * r * scale;
 }
 
-/* Up to VL rows, lanes = rows. The block is transposed VL columns at a time; the raw transposed
- * rows wait in out itself until the norm is known. */
-static void pack_lanes(size_t rows, size_t width, const T *src, ptrdiff_t stride, int l2, T scale,
-                       T *out, ptrdiff_t ldo)
+/* The block of VL rows and columns at src, of which rows x n exist, transposed; 0 elsewhere. */
+TSA_INLINE void load_transposed(size_t rows, size_t n, const T *src, ptrdiff_t stride, V *x)
 {
-    V m = v_zero();
-    for (size_t c = 0; c < width; c += VL) {
-        const size_t n = width - c < VL ? width - c : VL;
-        V x[VL];
-        if (n == VL && rows == VL) {
-            TSA_UNROLL
-            for (int r = 0; r < VL; r++)
-                x[r] = v_load(src + r * stride + (ptrdiff_t)c);
-        } else {
-            for (size_t r = 0; r < VL; r++)
-                x[r] = r < rows ? v_load_first(src + (ptrdiff_t)r * stride + (ptrdiff_t)c, n)
-                                : v_zero();
-        }
-        v_transpose(x);
-        for (size_t i = 0; i < n; i++) {
-            m = v_absmax(m, x[i]);
-            v_store_first(out + (ptrdiff_t)(c + i) * ldo, rows, x[i]);
+    if (rows == VL && n == VL) {
+        TSA_UNROLL
+        for (int r = 0; r < VL; r++)
+            x[r] = v_load(src + r * stride);
+    } else {
+        for (size_t r = 0; r < VL; r++)
+            x[r] = r < rows ? v_load_first(src + (ptrdiff_t)r * stride, n) : v_zero();
+    }
+    v_transpose(x);
+}
+
+/* nb blocks of VL rows, or one of `lanes` rows; lanes = rows. The raw transposed rows wait in out
+ * until the norm is known; blocks go together so that their chains overlap. */
+TSA_INLINE void pack_blocks(const int nb, size_t lanes, size_t width, const T *src,
+                            ptrdiff_t stride, int l2, T scale, T *out, ptrdiff_t ldo)
+{
+    const bool full = nb > 1 || lanes == VL;
+    V m[4], e[4], r[4];
+    TSA_UNROLL
+    for (int j = 0; j < nb; j++) {
+        m[j] = v_zero();
+        e[j] = r[j] = v_set1(1);
+        for (size_t c = 0; c < width; c += VL) {
+            const size_t n = width - c < VL ? width - c : VL;
+            T *p = out + (ptrdiff_t)c * ldo + j * VL;
+            V x[VL];
+            load_transposed(lanes, n, src + j * VL * stride + (ptrdiff_t)c, stride, x);
+            if (full && n == VL) {
+                TSA_UNROLL
+                for (int i = 0; i < VL; i++) {
+                    m[j] = v_absmax(m[j], x[i]);
+                    v_store(p + i * ldo, x[i]);
+                }
+            } else {
+                for (size_t i = 0; i < n; i++) {
+                    m[j] = v_absmax(m[j], x[i]);
+                    v_store_first(p + (ptrdiff_t)i * ldo, lanes, x[i]);
+                }
+            }
         }
     }
-    if (!l2 && scale == 1)
-        return;
-    V e = v_set1(1), r = v_set1(1);
     if (l2) {
-        V s = v_zero();
-        e = v_inverse_scale(m);
-        for (size_t c = 0; c < width; c++) {
-            const V x = v_mul(v_load_first(out + (ptrdiff_t)c * ldo, rows), e);
-            s = v_fma(x, x, s);
+        V s[4];
+        TSA_UNROLL
+        for (int j = 0; j < nb; j++) {
+            e[j] = v_inverse_scale(m[j]);
+            s[j] = v_zero();
         }
-        r = v_zero_where_zero(v_div(v_set1(1), v_sqrt(s)), s);
+        const T *p = out;
+        for (size_t c = 0; c < width; c++, p += ldo) {
+            TSA_UNROLL
+            for (int j = 0; j < nb; j++) {
+                const V x = full ? v_load(p + j * VL) : v_load_first(p, lanes);
+                const V y = v_mul(x, e[j]);
+                s[j] = v_fma(y, y, s[j]);
+            }
+        }
+        TSA_UNROLL
+        for (int j = 0; j < nb; j++)
+            r[j] = inverse_norm(s[j]);
+    } else if (scale == 1) {
+        return;
     }
-    for (size_t c = 0; c < width; c++) {
-        T *p = out + (ptrdiff_t)c * ldo;
-        const V y = v_mul(v_mul(v_load_first(p, rows), e), r);
-        v_store_first(p, rows, v_mul(y, v_set1(scale)));
+    const V f = v_set1(scale);
+    for (size_t c = 0; c < width; c++, out += ldo) {
+        TSA_UNROLL
+        for (int j = 0; j < nb; j++) {
+            const V x = full ? v_load(out + j * VL) : v_load_first(out, lanes);
+            const V y = v_mul(v_mul(v_mul(x, e[j]), r[j]), f);
+            if (full)
+                v_store(out + j * VL, y);
+            else
+                v_store_first(out, lanes, y);
+        }
     }
 }
 
-static void pack_t(size_t rows, size_t width, const T *src, ptrdiff_t stride, int l2, T scale, T *out,
-            ptrdiff_t ldo)
+static void pack_t(size_t rows, size_t width, const T *src, ptrdiff_t stride, int l2, T scale,
+                   T *out, ptrdiff_t ldo)
 {
     if (rows == 1) {
         pack_one(width, src, l2, scale, out, ldo);
         return;
     }
-    for (size_t r = 0; r < rows; r += VL)
-        pack_lanes(rows - r < VL ? rows - r : VL, width, src + (ptrdiff_t)r * stride, stride, l2,
-                   scale, out + r, ldo);
+    size_t r = 0;
+    for (; r + 4 * VL <= rows; r += 4 * VL)
+        pack_blocks(4, VL, width, src + (ptrdiff_t)r * stride, stride, l2, scale, out + r, ldo);
+    for (; r < rows; r += VL)
+        pack_blocks(1, rows - r < VL ? rows - r : VL, width, src + (ptrdiff_t)r * stride, stride,
+                    l2, scale, out + r, ldo);
 }
 
 static void pack_v(size_t rows, size_t width, const T *src, ptrdiff_t stride, T *out, ptrdiff_t ldo)
@@ -125,12 +171,16 @@ static void transpose(size_t rows, size_t cols, const T *in, ptrdiff_t ldi, T *o
     for (size_t r = 0; r < rows; r += VL)
         for (size_t c = 0; c < cols; c += VL) {
             const size_t nr = rows - r < VL ? rows - r : VL, nc = cols - c < VL ? cols - c : VL;
+            T *p = out + (ptrdiff_t)c * ldo + (ptrdiff_t)r;
             V x[VL];
-            for (size_t i = 0; i < VL; i++)
-                x[i] = i < nr ? v_load_first(in + (ptrdiff_t)(r + i) * ldi + (ptrdiff_t)c, nc)
-                              : v_zero();
-            v_transpose(x);
-            for (size_t i = 0; i < nc; i++)
-                v_store_first(out + (ptrdiff_t)(c + i) * ldo + (ptrdiff_t)r, nr, x[i]);
+            load_transposed(nr, nc, in + (ptrdiff_t)r * ldi + (ptrdiff_t)c, ldi, x);
+            if (nr == VL && nc == VL) {
+                TSA_UNROLL
+                for (int i = 0; i < VL; i++)
+                    v_store(p + i * ldo, x[i]);
+            } else {
+                for (size_t i = 0; i < nc; i++)
+                    v_store_first(p + (ptrdiff_t)i * ldo, nr, x[i]);
+            }
         }
 }

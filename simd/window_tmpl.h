@@ -77,46 +77,49 @@ static void scores(size_t keys, size_t queries, size_t width, const T *kt, ptrdi
     }
 }
 
-static void window_ones(size_t keys, size_t queries, const T *w, ptrdiff_t ldw, ptrdiff_t diag, T *den,
-                 int first)
+/* Keys i0 .. i1-1 added to vectors j .. nv-1; vector j only in lanes >= k, k+1, ... if masked. */
+TSA_INLINE void ones_segment(const int j, const int masked, const int nv, size_t i0, size_t i1,
+                             const T *w, ptrdiff_t ldw, V *acc)
 {
-    for (size_t t = 0; t < queries; t += 4 * VL) {
-        const size_t left = (queries - t + VL - 1) / VL, nv = left < 4 ? left : 4;
-        V acc[4];
-        for (size_t j = 0; j < 4; j++)
-            acc[j] = first || j >= nv ? v_zero() : v_load(den + t + j * VL);
-        /* keys that all queries from t on see, then those of the triangle */
-        const size_t past = (size_t)((ptrdiff_t)t + diag + 1), full = past < keys ? past : keys;
-        const size_t last = past + 4 * VL - 1 < keys ? past + 4 * VL - 1 : keys;
-        const T *p = w + t;
-        size_t i = 0;
-        if (nv == 4) {
-            for (; i < full; i++, p += ldw) {
-                acc[0] = v_add(acc[0], v_load(p));
-                acc[1] = v_add(acc[1], v_load(p + VL));
-                acc[2] = v_add(acc[2], v_load(p + 2 * VL));
-                acc[3] = v_add(acc[3], v_load(p + 3 * VL));
-            }
-            for (; i < last; i++, p += ldw) {
-                const ptrdiff_t k = (ptrdiff_t)(i + 1 - past);
-                acc[0] = v_add_from(acc[0], v_load(p), k);
-                acc[1] = v_add_from(acc[1], v_load(p + VL), k - VL);
-                acc[2] = v_add_from(acc[2], v_load(p + 2 * VL), k - 2 * VL);
-                acc[3] = v_add_from(acc[3], v_load(p + 3 * VL), k - 3 * VL);
-            }
-        } else {
-            for (; i < last; i++, p += ldw) {
-                const ptrdiff_t k = (ptrdiff_t)i - (ptrdiff_t)past + 1;
-                acc[0] = v_add_from(acc[0], v_load(p), k);
-                if (nv > 1)
-                    acc[1] = v_add_from(acc[1], v_load(p + VL), k - VL);
-                if (nv > 2)
-                    acc[2] = v_add_from(acc[2], v_load(p + 2 * VL), k - 2 * VL);
-            }
+    const T *p = w + (ptrdiff_t)i0 * ldw;
+    ptrdiff_t k = 1;
+    for (size_t i = i0; i < i1; i++, p += ldw, k++) {
+        TSA_UNROLL
+        for (int c = j; c < nv; c++) {
+            const V x = v_load(p + c * VL);
+            acc[c] = masked && c == j ? v_add_from(acc[c], x, k) : v_add(acc[c], x);
         }
-        for (size_t j = 0; j < nv; j++)
-            v_store(den + t + j * VL, acc[j]);
     }
+}
+
+TSA_INLINE void ones_group(const int nv, size_t keys, const T *w, ptrdiff_t ldw, size_t past,
+                           T *den, int first)
+{
+    V acc[4];
+    TSA_UNROLL
+    for (int c = 0; c < nv; c++)
+        acc[c] = first ? v_zero() : v_load(den + c * VL);
+    /* keys before `past` are seen by all queries; then each vector has its own triangle */
+    ones_segment(0, 0, nv, 0, past < keys ? past : keys, w, ldw, acc);
+    TSA_UNROLL
+    for (int j = 0; j < nv; j++) {
+        const size_t i0 = past + (size_t)j * VL, i1 = i0 + VL;
+        if (i0 < keys)
+            ones_segment(j, 1, nv, i0, i1 < keys ? i1 : keys, w, ldw, acc);
+    }
+    TSA_UNROLL
+    for (int c = 0; c < nv; c++)
+        v_store(den + c * VL, acc[c]);
+}
+
+static void window_ones(size_t keys, size_t queries, const T *w, ptrdiff_t ldw, ptrdiff_t diag,
+                        T *den, int first)
+{
+    size_t t = 0;
+    for (; t + 3 * VL < queries; t += 4 * VL)
+        ones_group(4, keys, w + t, ldw, (size_t)((ptrdiff_t)t + diag + 1), den + t, first);
+    for (; t < queries; t += VL)
+        ones_group(1, keys, w + t, ldw, (size_t)((ptrdiff_t)t + diag + 1), den + t, first);
 }
 
 struct window_args {
