@@ -235,9 +235,9 @@ void kc_case(struct kc *kc, const char *format, ...)
         kc->poison = kc->elem == 8 ? UINT64_C(0x7ffda5a5a5a5a5a5) : UINT64_C(0x7fe5a5a5);
     else /* what a maximum would not swallow */
         kc->poison = bits_of(kc, INFINITY);
-    n = snprintf(kc->what, sizeof kc->what, "%s %s f%d seed 0x%" PRIx64 " guard %s: ",
-                 kc->isa->name, kc->kernel, (int)kc->elem * 8, kc->seed,
-                 kc->guard_after ? "after" : "before");
+    n = snprintf(kc->what, sizeof kc->what,
+                 "%s %s f%d seed 0x%" PRIx64 " guard %s: ", kc->isa->name, kc->kernel,
+                 (int)kc->elem * 8, kc->seed, kc->guard_after ? "after" : "before");
     va_start(list, format);
     vsnprintf(kc->what + n, sizeof kc->what - (size_t)n, format, list);
     va_end(list);
@@ -383,8 +383,7 @@ static void compare(struct kc *kc, const struct kc_array *a)
             kc_fail(kc, "%s: wrote %d bytes before the array", a->name, (int)(a->data - p));
     for (const unsigned char *p = a->data + bytes; p < a->high; p++)
         if (*p != CANARY)
-            kc_fail(kc, "%s: wrote %d bytes past the array", a->name,
-                    (int)(p - a->data - bytes));
+            kc_fail(kc, "%s: wrote %d bytes past the array", a->name, (int)(p - a->data - bytes));
     if (memcmp(a->data, a->want, bytes) == 0)
         return;
     for (size_t i = 0; i < a->elements; i++) {
@@ -401,8 +400,9 @@ static void compare(struct kc *kc, const struct kc_array *a)
             continue;
         if (!a->canonical && got != kc->poison && is_nan(kc, got) && is_nan(kc, want))
             continue;
-        kc_fail(kc, "%s[%zu][%zu] (%zu rows of %zu, ld %td): got 0x%0*" PRIx64
-                    ", the model has 0x%0*" PRIx64 "%s",
+        kc_fail(kc,
+                "%s[%zu][%zu] (%zu rows of %zu, ld %td): got 0x%0*" PRIx64
+                ", the model has 0x%0*" PRIx64 "%s",
                 a->name, row, col, a->rows, a->cols, a->ld, (int)kc->elem * 2, got,
                 (int)kc->elem * 2, want, got == kc->poison ? " (poison: unwritten or leaked)" : "");
     }

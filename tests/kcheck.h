@@ -113,7 +113,7 @@ bool kc_keep(struct kc *kc);
 struct kc_mono {
     struct tsa_monomials mono;
     size_t *suffix;
-    unsigned char *degree;   /* [F] */
+    unsigned char *degree;     /* [F] */
     unsigned char (*index)[8]; /* [F][8]: i1 <= ... <= im, variables are below 256 */
 };
 void kc_mono_init(struct kc_mono *m, size_t d, size_t terms);

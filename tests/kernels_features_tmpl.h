@@ -24,8 +24,8 @@ static REAL monomial_ref(size_t f, const T *x, size_t step, REAL *error)
     return product;
 }
 
-static void near_monomial(struct kc *kc, const struct kc_array *a, size_t row, size_t col,
-                          size_t f, const T *x, size_t step, const T *weight)
+static void near_monomial(struct kc *kc, const struct kc_array *a, size_t row, size_t col, size_t f,
+                          const T *x, size_t step, const T *weight)
 {
     REAL error, ref = monomial_ref(f, x, step, &error);
 
@@ -38,8 +38,8 @@ static void near_monomial(struct kc *kc, const struct kc_array *a, size_t row, s
 
 static enum kc_data some_variables(struct kc *kc)
 {
-    static const enum kc_data kinds[] = {KC_NORMAL, KC_UNIT, KC_UNIT, KC_MIXED, KC_WIDE,
-                                         KC_ZEROS, KC_ALTERNATING, KC_DENORMAL};
+    static const enum kc_data kinds[] = {KC_NORMAL, KC_UNIT,  KC_UNIT,        KC_MIXED,
+                                         KC_WIDE,   KC_ZEROS, KC_ALTERNATING, KC_DENORMAL};
 
     return kinds[kc_between(kc, 0, sizeof kinds / sizeof *kinds - 1)];
 }
@@ -83,8 +83,7 @@ static void one_base_k(struct kc *kc, const struct KERNELS *table, size_t rows)
             near_monomial(kc, base, t, g, g + 1, BEFORE(base) + t * ldb, 1, NULL);
 }
 
-static void one_psi_t(struct kc *kc, const struct KERNELS *table, size_t f0, size_t f1,
-                      size_t cols)
+static void one_psi_t(struct kc *kc, const struct KERNELS *table, size_t f0, size_t f1, size_t cols)
 {
     const struct tsa_monomials *mono = &model_mono->mono;
     size_t ldb = SOME_LD(kc, cols), ldp = SOME_LD(kc, cols);
@@ -109,18 +108,17 @@ static void one_psi_t(struct kc *kc, const struct KERNELS *table, size_t f0, siz
             near_monomial(kc, psi, f - f0, t, f, GOT(base) + t, ldb, GOT(weight));
 }
 
-static void one_phi_k(struct kc *kc, const struct KERNELS *table, size_t f0, size_t f1,
-                      size_t rows)
+static void one_phi_k(struct kc *kc, const struct KERNELS *table, size_t f0, size_t f1, size_t rows)
 {
     const struct tsa_monomials *mono = &model_mono->mono;
     size_t ldb = SOME_LD(kc, mono->base + ROOM), ldp = SOME_LD(kc, f1 - f0 + ROOM);
     bool weighted = kc_chance(kc, 50);
     struct kc_array *base, *weight, *phi;
 
-    kc_case(kc, "d %zu terms %zu features %zu..%zu of %zu rows %zu%s", mono->d, mono->terms, f0,
-            f1, mono->total, rows, weighted ? " weighted" : "");
+    kc_case(kc, "d %zu terms %zu features %zu..%zu of %zu rows %zu%s", mono->d, mono->terms, f0, f1,
+            mono->total, rows, weighted ? " weighted" : "");
     base = kc_scratch(kc, "base", rows, mono->d, ldb);
-    weight = kc_scratch(kc, "weight", 1, mono->total, ROW16(mono->total) + ROOM);
+    weight = kc_user(kc, "weight", 1, mono->total, 0);
     phi = kc_scratch(kc, "phi", rows, f1 - f0, ldp);
     kc_free(phi, f1 - f0, f1 - f0 + ROOM);
     kc_fill(kc, base, some_variables(kc));

@@ -29,8 +29,8 @@ static T model_absmax(size_t rows, size_t width, const T *src, ptrdiff_t stride)
     return x;
 }
 
-static void model_pack_t(size_t rows, size_t width, const T *src, ptrdiff_t stride, int l2,
-                         T scale, T *out, ptrdiff_t ldo)
+static void model_pack_t(size_t rows, size_t width, const T *src, ptrdiff_t stride, int l2, T scale,
+                         T *out, ptrdiff_t ldo)
 {
     for (size_t r = 0; r < rows; r++) {
         const T *x = src + (ptrdiff_t)r * stride;
@@ -63,8 +63,7 @@ static void model_pack_v(size_t rows, size_t width, const T *src, ptrdiff_t stri
 {
     for (size_t r = 0; r < rows; r++)
         for (size_t c = 0; c < (size_t)ldo; c++)
-            out[r * (size_t)ldo + c] =
-                c < width ? src[(ptrdiff_t)r * stride + (ptrdiff_t)c] : 0;
+            out[r * (size_t)ldo + c] = c < width ? src[(ptrdiff_t)r * stride + (ptrdiff_t)c] : 0;
 }
 
 static void model_transpose(size_t rows, size_t cols, const T *in, ptrdiff_t ldi, T *out,
@@ -181,8 +180,7 @@ static void add_double_float(T *hi, T *lo, T x, T y)
 }
 
 static void model_update_fold(size_t features, size_t cols, size_t rows, const T *phi,
-                              ptrdiff_t ldp, const T *v, ptrdiff_t ldv, T *hi, T *lo,
-                              ptrdiff_t ldh)
+                              ptrdiff_t ldp, const T *v, ptrdiff_t ldv, T *hi, T *lo, ptrdiff_t ldh)
 {
     for (size_t f = 0; f < features; f++)
         for (size_t c = 0; c < cols; c++) {

@@ -59,8 +59,7 @@ static void test_query(struct kc *kc, const struct KERNELS *table)
                   kc_between(kc, 1, 100));
 }
 
-static void one_query_ones(struct kc *kc, const struct KERNELS *table, size_t rows,
-                           size_t features)
+static void one_query_ones(struct kc *kc, const struct KERNELS *table, size_t rows, size_t features)
 {
     size_t ldp = SOME_LD(kc, rows);
     int first = (int)kc_between(kc, 0, 1);
@@ -225,8 +224,8 @@ static void one_fold(struct kc *kc, const struct KERNELS *table, size_t count, b
         }
         all = R_FABS(high) + R_FABS(more);
         near(kc, hi, 0, i, high + more + (low + less) - GOT(lo)[i],
-             8 * U * (R_FABS(low) + R_FABS(less) + U * all) + 8 * TINY
-                 + (TEST_F64 ? (REAL)LDBL_EPSILON * 4 : (REAL)0x1p-50) * all);
+             8 * U * (R_FABS(low) + R_FABS(less) + U * all) + 8 * TINY +
+                 (TEST_F64 ? (REAL)LDBL_EPSILON * 4 : (REAL)0x1p-50) * all);
     }
 }
 
@@ -277,8 +276,8 @@ static void one_decode_state(struct kc *kc, const struct KERNELS *table, size_t 
             REAL ref = 0, all = 0;
 
             for (size_t f = 0; f < features; f++) {
-                REAL term = (REAL)GOT(psi)[r * ldp + f]
-                            * (c < cols ? GOT(hi)[f * ldh + c] : GOT(ones)[f]);
+                REAL term =
+                    (REAL)GOT(psi)[r * ldp + f] * (c < cols ? GOT(hi)[f * ldh + c] : GOT(ones)[f]);
 
                 ref += term;
                 all += R_FABS(term);

@@ -9,8 +9,7 @@
 #include "kernels_state_tmpl.h"
 #include "kernels_window_tmpl.h"
 
-static void run(int i, const char *name,
-                void (*test)(struct kc *kc, const struct KERNELS *table))
+static void run(int i, const char *name, void (*test)(struct kc *kc, const struct KERNELS *table))
 {
     static struct kc kc;
 
@@ -45,11 +44,11 @@ START_TEST(check_monomials)
 }
 END_TEST
 
-#define TSA_KERNEL(result, name, args)                                                            \
-    START_TEST(check_##name)                                                                      \
-    {                                                                                             \
-        run(_i, #name, test_##name);                                                              \
-    }                                                                                             \
+#define TSA_KERNEL(result, name, args)                                                             \
+    START_TEST(check_##name)                                                                       \
+    {                                                                                              \
+        run(_i, #name, test_##name);                                                               \
+    }                                                                                              \
     END_TEST
 #include "kernels.def"
 #undef TSA_KERNEL
@@ -62,12 +61,12 @@ int main(void)
     tcase_add_test(monomials, check_monomials);
     suite_add_tcase(suite, monomials);
 
-#define TSA_KERNEL(result, name, args)                                                            \
-    do {                                                                                          \
-        TCase *tcase = tcase_create(#name);                                                       \
-        tcase_set_timeout(tcase, 600);                                                            \
-        tcase_add_loop_test(tcase, check_##name, 0, kc_isa_count());                              \
-        suite_add_tcase(suite, tcase);                                                            \
+#define TSA_KERNEL(result, name, args)                                                             \
+    do {                                                                                           \
+        TCase *tcase = tcase_create(#name);                                                        \
+        tcase_set_timeout(tcase, 600);                                                             \
+        tcase_add_loop_test(tcase, check_##name, 0, kc_isa_count());                               \
+        suite_add_tcase(suite, tcase);                                                             \
     } while (0);
 #include "kernels.def"
 #undef TSA_KERNEL

@@ -66,7 +66,10 @@
 #define BEFORE(a) ((const T *)(const void *)(a)->before + (a)->origin)
 /* Run a call twice: `for (SIDES) K->name(..., P(array), ...)`, the table's kernel on its arrays,
  * then the model on the copies. */
-#define SIDES int side = 0; side < 2; side++
+#define SIDES                                                                                      \
+    int side = 0;                                                                                  \
+    side < 2;                                                                                      \
+    side++
 #define K (side ? &model : table)
 #define P(a) (side ? WANT(a) : GOT(a))
 
@@ -81,8 +84,8 @@ static void near(struct kc *kc, const struct kc_array *a, size_t row, size_t col
         return;
     if (!(R_FABS((REAL)got - ref) <= error * SLACK))
         kc_fail(kc, "%s[%zu][%zu] = %.17g, the reference is %.17g: off by %.3g, allowed %.3g",
-                a->name, row, col, (double)got, (double)ref,
-                (double)R_FABS((REAL)got - ref), (double)(error * SLACK));
+                a->name, row, col, (double)got, (double)ref, (double)R_FABS((REAL)got - ref),
+                (double)(error * SLACK));
 }
 
 /* Of a chain of `length` fused operations whose terms have magnitudes that add up to sum: each

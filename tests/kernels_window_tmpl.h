@@ -99,8 +99,8 @@ static void test_scores(struct kc *kc, const struct KERNELS *table)
     }
 }
 
-static void one_window_ones(struct kc *kc, const struct KERNELS *table, size_t keys,
-                            size_t queries, ptrdiff_t diag)
+static void one_window_ones(struct kc *kc, const struct KERNELS *table, size_t keys, size_t queries,
+                            ptrdiff_t diag)
 {
     size_t ldw = SOME_LD(kc, queries);
     int first = (int)kc_between(kc, 0, 1);
@@ -153,8 +153,8 @@ static void one_window(struct kc *kc, const struct KERNELS *table, size_t rows, 
     int first = (int)kc_between(kc, 0, 1);
     struct kc_array *w, *v, *acc, *den, *dst;
 
-    kc_case(kc, "rows %zu width %zu keys %zu diag %td first %d stride %td", rows, width, keys,
-            diag, first, stride);
+    kc_case(kc, "rows %zu width %zu keys %zu diag %td first %d stride %td", rows, width, keys, diag,
+            first, stride);
     w = kc_scratch(kc, "w", keys, rows, ldw);
     v = kc_scratch(kc, "v", keys, width, ldv);
     acc = kc_scratch(kc, "acc", rows, width, lda);
@@ -215,8 +215,7 @@ static void test_window(struct kc *kc, const struct KERNELS *table)
     }
 }
 
-static void one_decode_scores(struct kc *kc, const struct KERNELS *table, size_t keys,
-                              size_t width)
+static void one_decode_scores(struct kc *kc, const struct KERNELS *table, size_t keys, size_t width)
 {
     size_t ldk = SOME_LD(kc, keys), terms = kc_between(kc, 1, TSA_MAX_TERMS);
     struct kc_array *kt, *q, *coef, *w;
@@ -252,8 +251,7 @@ static void test_decode_scores(struct kc *kc, const struct KERNELS *table)
         one_decode_scores(kc, table, kc_between(kc, 0, 300), kc_between(kc, 1, 130));
 }
 
-static void one_decode_window(struct kc *kc, const struct KERNELS *table, size_t width,
-                              size_t keys)
+static void one_decode_window(struct kc *kc, const struct KERNELS *table, size_t width, size_t keys)
 {
     size_t ldv = some_line_ld(kc, width);
     int first = (int)kc_between(kc, 0, 1);
@@ -292,8 +290,8 @@ static void one_decode_window(struct kc *kc, const struct KERNELS *table, size_t
             continue;
         ref /= by; /* |(a + e)/(b + d) - a/b| <= (|e| + |a/b| |d|) / (|b| - |d|) */
         near(kc, dst, 0, c, ref,
-             (error + R_FABS(ref) * of_by) / (R_FABS(by) - of_by) * (1 + U) + U * R_FABS(ref)
-                 + TINY);
+             (error + R_FABS(ref) * of_by) / (R_FABS(by) - of_by) * (1 + U) + U * R_FABS(ref) +
+                 TINY);
     }
 }
 
@@ -354,8 +352,7 @@ static void one_softmax(struct kc *kc, const struct KERNELS *table, size_t keys,
             const struct KERNELS *k = side == 0 || other == NULL ? table : other;
 
             k->softmax(cut[s + 1] - cut[s], d, P(kt) + cut[s], (ptrdiff_t)ldk, P(q), width,
-                       P(v) + cut[s] * ldv, (ptrdiff_t)ldv, P(run), P(run) + 1, P(acc),
-                       P(scratch));
+                       P(v) + cut[s] * ldv, (ptrdiff_t)ldv, P(run), P(run) + 1, P(acc), P(scratch));
         }
     kc_finish(kc);
     if (keys == 0)
@@ -387,9 +384,9 @@ static void one_softmax(struct kc *kc, const struct KERNELS *table, size_t keys,
             error += R_FABS(term);
         }
         sum = c == width ? ref : sum;
-        error = error * (2 * worst + (4 * (REAL)keys + 16) * U)
-                + (REAL)keys * R_EXP((REAL)-80) * (1 + R_FABS(ref)) * !TEST_F64
-                + (REAL)keys * R_EXP((REAL)-700) * (1 + R_FABS(ref)) * TEST_F64;
+        error = error * (2 * worst + (4 * (REAL)keys + 16) * U) +
+                (REAL)keys * R_EXP((REAL)-80) * (1 + R_FABS(ref)) * !TEST_F64 +
+                (REAL)keys * R_EXP((REAL)-700) * (1 + R_FABS(ref)) * TEST_F64;
         scaled = (c < width ? GOT(acc)[c] : GOT(run)[1]) * shift;
         if (!(R_FABS(scaled - ref) <= error * SLACK))
             kc_fail(kc, "%s %zu: %.17g, the reference is %.17g: off by %.3g, allowed %.3g",
@@ -408,6 +405,6 @@ static void test_softmax(struct kc *kc, const struct KERNELS *table)
                 one_softmax(kc, table, keys, kc_between(kc, 1, 9), width,
                             sizes[kc_between(kc, 0, 4)]);
     for (size_t i = kc_rounds(kc, 80); i-- > 0;)
-        one_softmax(kc, table, kc_between(kc, 1, 200), kc_between(kc, 1, 20),
-                    kc_between(kc, 1, 60), sizes[kc_between(kc, 0, 4)]);
+        one_softmax(kc, table, kc_between(kc, 1, 200), kc_between(kc, 1, 20), kc_between(kc, 1, 60),
+                    sizes[kc_between(kc, 0, 4)]);
 }
