@@ -7,7 +7,15 @@
 # which turns the call of a function that does not exist into code.
 
 AC_DEFUN([TSA_CHECK_FLOAT],
-[tsa_save_CFLAGS=$CFLAGS
+[# By name too, for these may change only the units that have fma, or not be runnable here.
+for tsa_flag in $CFLAGS; do
+  AS_CASE([$tsa_flag],
+    [-ffp-contract=fast|-ffp-contract=fast-honor-pragmas|-ffast-math|-Ofast|-ffp-model=fast|\
+-funsafe-math-optimizations|-fassociative-math|-freciprocal-math|-ffinite-math-only],
+    [AC_MSG_ERROR([CFLAGS has $tsa_flag, with which the compiler changes floating-point results.
+libtsa promises one result, bit by bit, for which every operation must be done as written.])])
+done
+tsa_save_CFLAGS=$CFLAGS
 CFLAGS="$TSA_CFLAGS $tsa_save_CFLAGS"
 AC_CACHE_CHECK([whether floating-point arithmetic is left as written], [tsa_cv_float_link],
   [AC_LINK_IFELSE([AC_LANG_SOURCE([[
@@ -52,7 +60,11 @@ int main(void)
     if ((double)a * b - p != r || r == 0 || s == 0)
         return 1;
     /* A product and a sum that were contracted to one operation differ here. */
-    if (a * b - p != 0 || c * d - q != 0)
+    volatile float minus_p = -p;
+    volatile double minus_q = -q;
+    float z = minus_p;
+    double y = minus_q;
+    if (a * b + z != 0 || c * d + y != 0)
         return 2;
     for (int i = 0; i < 60; i++) {
         volatile float u = ldexpf(1 + fx, i % 40), v = -fy / 3;
