@@ -147,7 +147,7 @@ void strided_make(struct strided *s, enum layout layout, enum tsa_dtype dtype, s
 {
     const ptrdiff_t n = (ptrdiff_t)tokens, h = (ptrdiff_t)heads, b = (ptrdiff_t)batch;
     const ptrdiff_t w = (ptrdiff_t)width;
-    const size_t e = dtype_size(dtype);
+    const size_t e = dtype_size(dtype), skew = e;
     struct tsa_tensor t = { 0 };
     ptrdiff_t origin = 0;
     t.dtype = dtype;
@@ -167,7 +167,7 @@ void strided_make(struct strided *s, enum layout layout, enum tsa_dtype dtype, s
     s->memory = malloc(s->bytes);
     ck_assert_ptr_nonnull(s->memory);
     memset(s->memory, PATTERN, s->bytes);
-    t.data = s->memory + (size_t)origin * e + (layout == LAYOUT_SKEW);
+    t.data = s->memory + (size_t)origin * e + (layout == LAYOUT_SKEW ? skew : 0);
     s->tensor = t;
     for (size_t i = 0; i < batch * heads * tokens; i++)
         for (size_t c = 0; c < width; c++) {
