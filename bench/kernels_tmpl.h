@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* One call and its cost for every kernel, for one arithmetic type. The includer defines T, S(name)
+/* One call and its cost for every kernel, for one arithmetic type. Kernels of the state take padded
+ * columns; useful operations count the columns there are. The includer defines T, S(name)
  * (the name with a suffix) and KERNELS (the struct of the table). */
 
 struct S(kernel_bench) {
@@ -107,14 +108,12 @@ KERNEL(transpose)
 KERNEL(base_t)
 {
     b->k->base_t(&b->mono, b->c, b->base_t, b->ldt);
-    return (struct kernel_cost){(double)((b->mono.base - b->d) * b->c),
-                                BYTES(b->mono.base * b->c)};
+    return (struct kernel_cost){(double)((b->mono.base - b->d) * b->c), BYTES(b->mono.base * b->c)};
 }
 KERNEL(base_k)
 {
     b->k->base_k(&b->mono, b->c, b->base_k, b->ldb);
-    return (struct kernel_cost){(double)((b->mono.base - b->d) * b->c),
-                                BYTES(b->mono.base * b->c)};
+    return (struct kernel_cost){(double)((b->mono.base - b->d) * b->c), BYTES(b->mono.base * b->c)};
 }
 KERNEL(psi_t)
 {
@@ -123,8 +122,13 @@ KERNEL(psi_t)
 }
 KERNEL(phi_k)
 {
-    b->k->phi_k(&b->mono, 0, b->features, b->c, b->base_k, b->ldb, NULL, b->phi, b->ldf);
+    b->k->phi_k(&b->mono, 0, b->features, b->c, b->base_k, b->ldb, b->phi, b->ldf);
     return (struct kernel_cost){(double)(b->features * b->c), BYTES(b->features * b->c)};
+}
+KERNEL(psi_k)
+{
+    b->k->psi_k(&b->mono, b->base_k, b->weight, b->phi);
+    return (struct kernel_cost){2.0 * (double)b->features, BYTES(3 * b->features)};
 }
 KERNEL(ones_k)
 {
@@ -133,7 +137,8 @@ KERNEL(ones_k)
 }
 KERNEL(query)
 {
-    b->k->query(b->c, b->dv, b->features, b->psi, b->ldt, b->hi, b->ldv, b->acc, b->ldv, 1);
+    b->k->query(b->c, (size_t)b->ldv, b->features, b->psi, b->ldt, b->hi, b->ldv, b->acc, b->ldv,
+                1);
     return (struct kernel_cost){2.0 * (double)(b->c * b->dv * b->features),
                                 BYTES(b->features * (b->dv + b->c))};
 }
@@ -144,13 +149,13 @@ KERNEL(query_ones)
 }
 KERNEL(update)
 {
-    b->k->update(b->features, b->dv, b->c, b->phi, b->ldf, b->v, b->ldv, b->local, b->ldv);
+    b->k->update(b->features, (size_t)b->ldv, b->c, b->phi, b->ldf, b->v, b->ldv, b->local, b->ldv);
     return (struct kernel_cost){2.0 * (double)(b->c * b->dv * b->features),
                                 BYTES(b->features * (b->dv + b->c))};
 }
 KERNEL(update_fold)
 {
-    b->k->update_fold(b->features, b->dv, b->c, b->phi, b->ldf, b->v, b->ldv, b->hi, b->lo,
+    b->k->update_fold(b->features, (size_t)b->ldv, b->c, b->phi, b->ldf, b->v, b->ldv, b->hi, b->lo,
                       b->ldv);
     return (struct kernel_cost){2.0 * (double)(b->c * b->dv * b->features),
                                 BYTES(b->features * (4 * b->dv + b->c))};
@@ -183,12 +188,12 @@ KERNEL(window)
 {
     b->k->window(b->c, b->dv, b->c, 0, b->w, b->ldt, b->v, b->ldv, b->acc, b->ldv, 0, b->den,
                  b->dst, (ptrdiff_t)b->dv);
-    return (struct kernel_cost){2 * TRIANGLE(b) * (double)b->dv,
-                                BYTES(b->c * (b->c + 3 * b->dv))};
+    return (struct kernel_cost){2 * TRIANGLE(b) * (double)b->dv, BYTES(b->c * (b->c + 3 * b->dv))};
 }
 KERNEL(decode_state)
 {
-    b->k->decode_state(1, b->dv, b->features, b->phi, b->ldf, b->hi, b->ldv, b->ones, b->acc,
+    const T *hi[1] = {b->hi}, *ones[1] = {b->ones};
+    b->k->decode_state(1, (size_t)b->ldv, b->features, b->phi, b->ldf, hi, b->ldv, ones, b->acc,
                        b->ldv, b->den);
     return (struct kernel_cost){2.0 * (double)(b->features * (b->dv + 1)),
                                 BYTES(b->features * (b->dv + 1))};
@@ -196,8 +201,7 @@ KERNEL(decode_state)
 KERNEL(decode_scores)
 {
     b->k->decode_scores(b->c, b->d, b->xt, b->ldt, b->src, b->terms, b->coef, b->w);
-    return (struct kernel_cost){2.0 * (double)(b->c * (b->d + b->terms - 1)),
-                                BYTES(b->c * b->d)};
+    return (struct kernel_cost){2.0 * (double)(b->c * (b->d + b->terms - 1)), BYTES(b->c * b->d)};
 }
 KERNEL(decode_window)
 {
@@ -222,13 +226,16 @@ static const struct {
     const char *name;
     struct kernel_cost (*call)(struct S(kernel_bench) *);
 } S(kernel_list)[] = {
-#define ENTRY(name) {#name, S(name)}
-    ENTRY(absmax),       ENTRY(pack_t),        ENTRY(pack_v),        ENTRY(transpose),
-    ENTRY(base_t),       ENTRY(base_k),        ENTRY(psi_t),         ENTRY(phi_k),
-    ENTRY(ones_k),       ENTRY(query),         ENTRY(query_ones),    ENTRY(update),
-    ENTRY(update_fold),  ENTRY(fold),          ENTRY(merge),         ENTRY(scores),
-    ENTRY(window_ones),  ENTRY(window),        ENTRY(decode_state),  ENTRY(decode_scores),
-    ENTRY(decode_window), ENTRY(softmax),      ENTRY(divide),
+#define ENTRY(name)                                                                                \
+    {                                                                                              \
+#name, S(name)                                                                             \
+    }
+    ENTRY(absmax),        ENTRY(pack_t),  ENTRY(pack_v),       ENTRY(transpose),
+    ENTRY(base_t),        ENTRY(base_k),  ENTRY(psi_t),        ENTRY(phi_k),
+    ENTRY(psi_k),         ENTRY(ones_k),  ENTRY(query),   ENTRY(query_ones),   ENTRY(update),
+    ENTRY(update_fold),   ENTRY(fold),    ENTRY(merge),        ENTRY(scores),
+    ENTRY(window_ones),   ENTRY(window),  ENTRY(decode_state), ENTRY(decode_scores),
+    ENTRY(decode_window), ENTRY(softmax), ENTRY(divide),
 #undef ENTRY
 };
 
@@ -248,8 +255,8 @@ static bool S(kernel_run)(void *context, size_t iterations)
 
 /* Every kernel of one table; false if one could not be timed. */
 static bool S(kernel_table)(const struct bench_options *options, const char *isa,
-                            const struct KERNELS *kernels,
-                            const struct bench_problem *p, size_t chunk, double peak)
+                            const struct KERNELS *kernels, const struct bench_problem *p,
+                            size_t chunk, double peak)
 {
     struct S(kernel_bench) bench;
     bool ok = S(kernel_bench_create)(&bench, kernels, p, chunk);

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT */
-/* One token. Its chains are long and few (one per value vector), so that latency counts: rows that
- * share a state, all its vectors and the denominator advance together. */
+/* One token. Its chains are long and few (one per value vector), so that latency counts: several
+ * query heads, all vectors of their values and the denominators advance together. */
 
+#define TSA_DECODE_ROWS 8
 #define TSA_DECODE_VECTORS 8
 
 struct decode_args {
     size_t features;
     const T *psi;
     ptrdiff_t ldp;
-    const T *hi;
+    const T *const *hi;
     ptrdiff_t ldh;
-    const T *ones;
+    const T *const *ones;
     T *acc;
     ptrdiff_t lda;
     T *den;
@@ -19,37 +20,45 @@ struct decode_args {
 TSA_INLINE void decode_tile(const int rows, const int nv, const int with_den,
                             const struct decode_args *q, size_t col)
 {
-    V acc[4][TSA_DECODE_VECTORS];
-    T den[4];
+    V acc[TSA_DECODE_ROWS][TSA_DECODE_VECTORS];
+    T den[TSA_DECODE_ROWS];
+    const T *hi[TSA_DECODE_ROWS], *ones[TSA_DECODE_ROWS];
     TSA_UNROLL
-    for (int r = 0; r < rows; r++)
+    for (int r = 0; r < rows; r++) {
         den[r] = 0;
-    TSA_TILE_EACH(rows, nv) acc[r][c] = v_zero();
-    const T *b = q->hi + (ptrdiff_t)q->features * q->ldh + col;
+        ones[r] = q->ones[r];
+        hi[r] = q->hi[r] + (ptrdiff_t)q->features * q->ldh + col;
+        TSA_UNROLL
+        for (int c = 0; c < nv; c++)
+            acc[r][c] = v_zero();
+    }
     for (size_t f = q->features; f-- > 0;) {
-        b -= q->ldh;
         TSA_UNROLL
         for (int r = 0; r < rows; r++) {
             const T a = q->psi[r * q->ldp + (ptrdiff_t)f];
             const V a_r = v_set1(a);
+            hi[r] -= q->ldh;
             if (with_den)
-                den[r] = s_fma(a, q->ones[f], den[r]);
+                den[r] = s_fma(a, ones[r][f], den[r]);
             TSA_UNROLL
             for (int c = 0; c < nv; c++)
-                acc[r][c] = v_fma(a_r, v_load(b + c * VL), acc[r][c]);
+                acc[r][c] = v_fma(a_r, v_load(hi[r] + c * VL), acc[r][c]);
         }
     }
-    TSA_TILE_EACH(rows, nv) v_store(q->acc + r * q->lda + (ptrdiff_t)col + c * VL, acc[r][c]);
-    if (with_den) {
+    TSA_UNROLL
+    for (int r = 0; r < rows; r++) {
         TSA_UNROLL
-        for (int r = 0; r < rows; r++)
+        for (int c = 0; c < nv; c++)
+            v_store(q->acc + r * q->lda + (ptrdiff_t)col + c * VL, acc[r][c]);
+        if (with_den)
             q->den[r] = den[r];
     }
 }
 
+/* Up to 16 accumulators; 8 hide the latency of the fma. */
 #define TSA_DECODE_TILES(X)                                                                        \
     X(1, 1) X(1, 2) X(1, 3) X(1, 4) X(1, 5) X(1, 6) X(1, 7) X(1, 8)                                \
-    X(2, 1) X(2, 2) X(2, 3) X(2, 4) X(4, 1) X(4, 2) X(4, 3) X(4, 4)
+    X(2, 1) X(2, 2) X(2, 3) X(2, 4) X(4, 1) X(4, 2) X(4, 3) X(4, 4) X(8, 1) X(8, 2)
 #define X(rows, nv)                                                                                \
     static void TSA_NAME(decode_##rows##x##nv)(const struct decode_args *q, size_t col)            \
     {                                                                                              \
@@ -62,22 +71,25 @@ TSA_DECODE_TILES(X)
 #undef X
 
 typedef void (*decode_fn)(const struct decode_args *, size_t);
-static const decode_fn decode_table[5][TSA_DECODE_VECTORS + 1] = {
+static const decode_fn decode_table[TSA_DECODE_ROWS + 1][TSA_DECODE_VECTORS + 1] = {
 #define X(rows, nv) [rows][nv] = TSA_NAME(decode_##rows##x##nv),
     TSA_DECODE_TILES(X)
 #undef X
 };
 
 static void decode_state(size_t rows, size_t cols, size_t features, const T *psi, ptrdiff_t ldp,
-                  const T *hi, ptrdiff_t ldh, const T *ones, T *acc, ptrdiff_t lda, T *den)
+                         const T *const *hi, ptrdiff_t ldh, const T *const *ones, T *acc,
+                         ptrdiff_t lda, T *den)
 {
+    const size_t vectors = cols / VL;
     for (size_t r = 0; r < rows;) {
-        const size_t n = rows - r >= 4 ? 4 : rows - r >= 2 ? 2 : 1;
+        const size_t left = rows - r;
+        const size_t n = left >= 8 && vectors <= 2 ? 8 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
         const size_t widest = n == 1 ? TSA_DECODE_VECTORS : 4;
-        const struct decode_args q = {features, psi + (ptrdiff_t)r * ldp, ldp, hi,     ldh, ones,
-                                      acc + (ptrdiff_t)r * lda,           lda, den + r};
-        for (size_t c = 0; c < cols / VL;) {
-            const size_t left = cols / VL - c, nv = left < widest ? left : widest;
+        const struct decode_args q = {features, psi + (ptrdiff_t)r * ldp, ldp, hi + r,     ldh,
+                                      ones + r, acc + (ptrdiff_t)r * lda, lda, den + r};
+        for (size_t c = 0; c < vectors;) {
+            const size_t nv = vectors - c < widest ? vectors - c : widest;
             decode_table[n][nv](&q, c * VL);
             c += nv;
         }

@@ -156,7 +156,7 @@ TSA_INLINE void phi_run(size_t n, size_t rows, const T *x, const T *low, ptrdiff
 }
 
 static void phi_k(const struct tsa_monomials *mono, size_t f0, size_t f1, size_t rows, const T *base,
-                  ptrdiff_t ldb, const T *weight, T *phi, ptrdiff_t ldp)
+                  ptrdiff_t ldb, T *phi, ptrdiff_t ldp)
 {
     if (f0 >= f1)
         return;
@@ -169,15 +169,39 @@ static void phi_k(const struct tsa_monomials *mono, size_t f0, size_t f1, size_t
             phi_run(run.end - run.f, rows, run.product ? base + run.i : NULL, base + run.low, ldb,
                     out, ldp);
         if (run.end == f1)
-            break;
+            return;
     }
-    if (!weight)
+}
+
+/* Like base_k and phi_k in one, for one row, with weights; no search for runs. */
+static void psi_k(const struct tsa_monomials *mono, T *base, const T *weight, T *psi)
+{
+    const size_t top = mono->terms - 1;
+    if (top > 2)
+        base_k(mono, 1, base, 0);
+    psi[0] = weight[0];
+    if (top == 0)
         return;
-    for (size_t r = 0; r < rows; r++, phi += ldp)
-        for (size_t f = 0; f < f1 - f0; f += VL) {
-            const size_t n = f1 - f0 - f < VL ? f1 - f0 - f : VL;
-            v_store(phi + f, v_mul(v_load(phi + f), v_load_first(weight + f0 + f, n)));
+    /* degrees 1 .. top-1, or 1 if that is the top, stand in base; stores may pass their end */
+    const size_t stored = mono->start[top == 1 ? 2 : top] - 1;
+    for (size_t f = 0; f < stored; f += VL) {
+        const size_t n = stored - f < VL ? stored - f : VL;
+        v_store(psi + 1 + f, v_mul(v_load(base + f), v_load_first(weight + 1 + f, n)));
+    }
+    if (top == 1)
+        return;
+    const size_t *s = mono->suffix + top * (mono->d + 1), *t = s - (mono->d + 1);
+    const T *low = base + mono->start[top - 1] - 1;
+    psi += mono->start[top];
+    weight += mono->start[top];
+    for (size_t i = 0; i < mono->d; i++) {
+        const V x = v_set1(base[i]);
+        const size_t n = s[i + 1] - s[i];
+        for (size_t p = 0; p < n; p += VL) {
+            const V w = v_load_first(weight + s[i] + p, n - p < VL ? n - p : VL);
+            v_store(psi + s[i] + p, v_mul(v_mul(x, v_load(low + t[i] + p)), w));
         }
+    }
 }
 
 static void ones_k(size_t features, size_t rows, const T *phi, ptrdiff_t ldp, T *sum)

@@ -18,7 +18,7 @@
 struct tsa_monomials {
     size_t d, terms;
     size_t total;         /* F */
-    size_t base;          /* rows of base[]: monomials of degrees 1..terms-2, at least d if terms >= 2 */
+    size_t base;          /* rows of base[]: monomials of degrees 1..terms-2, at least d */
     size_t start[10];     /* start[m]: first feature of degree m; start[terms] = total */
     const size_t *suffix; /* suffix[m*(d+1)+i]: position within degree m of the first tuple whose
                              first index is >= i, for 0 <= i <= d; degree m has

@@ -10,6 +10,7 @@
 #define v_absmax TSA_NAME(v_absmax)
 #define v_add TSA_NAME(v_add)
 #define v_add_from TSA_NAME(v_add_from)
+#define s_absmax TSA_NAME(s_absmax)
 #define v_canonical TSA_NAME(v_canonical)
 #define v_div TSA_NAME(v_div)
 #define v_exp TSA_NAME(v_exp)
@@ -48,6 +49,7 @@
 #define psi_t TSA_NAME(psi_t)
 #define phi_run TSA_NAME(phi_run)
 #define phi_k TSA_NAME(phi_k)
+#define psi_k TSA_NAME(psi_k)
 #define ones_k TSA_NAME(ones_k)
 
 #define add_double TSA_NAME(add_double)

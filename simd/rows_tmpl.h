@@ -22,13 +22,7 @@ static T absmax(size_t rows, size_t width, const T *src, ptrdiff_t stride)
             m1 = v_absmax(m1, v_load_first(src + c, width - c));
     }
     m0 = v_absmax(v_absmax(m0, m1), v_absmax(m2, m3));
-    T lane[VL];
-    v_store(lane, m0);
-    V m = v_set1(lane[0]);
-    for (int i = 1; i < VL; i++)
-        m = v_absmax(m, v_set1(lane[i]));
-    v_store(lane, m);
-    return lane[0];
+    return s_absmax(m0);
 }
 
 TSA_INLINE V inverse_norm(V sum_of_squares)

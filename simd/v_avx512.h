@@ -5,6 +5,7 @@
  *   v_load_first(p, n)      lanes < n, others 0; touches nothing else. 0 <= n <= VL
  *   v_fma(a, b, c)          a*b + c with one rounding
  *   v_absmax(a, x)          maximum of the bits of a (absolute already) and |x|, so NaN > inf
+ *   s_absmax(a)             the largest of the lanes of a, by bits
  *   v_inverse_scale(m)      2^-e with e = ilogb(m) clamped, m >= 0
  *   v_zero_where_zero(x, s) +0 in the lanes where s is 0
  *   v_canonical(x)          NaNs become the canonical quiet NaN
@@ -40,6 +41,13 @@ static inline V v_absmax(V a, V x)
     const __m512i magnitude = _mm512_set1_epi64(INT64_MAX);
     return _mm512_castsi512_pd(_mm512_max_epi64(
         _mm512_castpd_si512(a), _mm512_and_si512(_mm512_castpd_si512(x), magnitude)));
+}
+static inline T s_absmax(V a)
+{
+    const int64_t bits = _mm512_reduce_max_epi64(_mm512_castpd_si512(a));
+    T x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
 }
 static inline V v_inverse_scale(V absmax)
 {
@@ -113,6 +121,13 @@ static inline V v_absmax(V a, V x)
     const __m512i magnitude = _mm512_set1_epi32(INT32_MAX);
     return _mm512_castsi512_ps(_mm512_max_epi32(
         _mm512_castps_si512(a), _mm512_and_si512(_mm512_castps_si512(x), magnitude)));
+}
+static inline T s_absmax(V a)
+{
+    const int32_t bits = _mm512_reduce_max_epi32(_mm512_castps_si512(a));
+    T x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
 }
 static inline V v_inverse_scale(V absmax)
 {

@@ -48,6 +48,7 @@ static inline V v_absmax(V a, V x)
     memcpy(&x, &xb, sizeof x);
     return x;
 }
+static inline T s_absmax(V a) { return a; }
 static inline V v_inverse_scale(V absmax) { return scale_of(absmax); }
 static inline V v_zero_where_zero(V x, V where) { return where == 0 ? 0 : x; }
 static inline V v_canonical(V x) { return x == x ? x : canonical_nan(); }

@@ -57,7 +57,7 @@ static struct item item_at(const struct tsa_call *call, size_t index)
 
 static T *room_at(const struct tsa_call *call, size_t thread)
 {
-    return (T *)(void *)call->scratch + thread * call->room.total;
+    return (T *)(void *)call->scratch + thread * call->plan->room.total;
 }
 
 struct coefficients {
@@ -127,12 +127,12 @@ static void append(const struct tsa_call *call, T *room, const struct item *it,
     const struct tsa_plan *plan = call->plan;
     const int l2 = plan->normalize == TSA_NORMALIZE_L2;
     for (size_t done = 0; done < n;) {
-        const size_t left = n - done, m = left < call->room.queries ? left : call->room.queries;
+        const size_t left = n - done, m = left < call->plan->room.queries ? left : call->plan->room.queries;
         ptrdiff_t stride;
-        const T *src = rows_in(call->k, it->b, it->g, t + done, m, plan->d, room + call->room.rows,
+        const T *src = rows_in(call->k, it->b, it->g, t + done, m, plan->d, room + call->plan->room.rows,
                                &stride);
         KERNELS(plan)->pack_t(m, plan->d, src, stride, l2, 1, w->kt + at + done, w->ldk);
-        src = rows_in(call->v, it->b, it->g, t + done, m, plan->dv, room + call->room.rows,
+        src = rows_in(call->v, it->b, it->g, t + done, m, plan->dv, room + call->plan->room.rows,
                       &stride);
         KERNELS(plan)->pack_v(m, plan->dv, src, stride, w->v + (ptrdiff_t)(at + done) * w->ldv,
                               w->ldv);
@@ -145,12 +145,12 @@ static void query_state(const struct tsa_call *call, T *room, const struct sums 
                         const T *weight, size_t m)
 {
     const struct tsa_plan *plan = call->plan;
-    const struct tsa_room *r = &call->room;
+    const struct tsa_room *r = &call->plan->room;
     const ptrdiff_t ldq = (ptrdiff_t)r->queries;
     KERNELS(plan)->base_t(&plan->mono, m, room + r->qbase, ldq);
     const size_t features = plan->mono.total;
     for (size_t f1 = features; f1 > 0;) {
-        const size_t f0 = (f1 - 1) / r->block * r->block;
+        const size_t f0 = (f1 - 1) / plan->block * plan->block;
         const int first = f1 == features;
         KERNELS(plan)->psi_t(&plan->mono, f0, f1, m, room + r->qbase, ldq, weight, room + r->psi,
                              ldq);
@@ -169,7 +169,7 @@ static void outputs(const struct tsa_call *call, T *room, size_t b, size_t h, co
                     const struct window *w, bool causal, size_t at, size_t t, size_t n)
 {
     const struct tsa_plan *plan = call->plan;
-    const struct tsa_room *r = &call->room;
+    const struct tsa_room *r = &call->plan->room;
     const struct coefficients c = coefficients_of(plan, h);
     const int l2 = plan->normalize == TSA_NORMALIZE_L2, first = !s->folded;
     const ptrdiff_t ldq = (ptrdiff_t)r->queries, lda = (ptrdiff_t)plan->layout.ldv;
@@ -204,8 +204,8 @@ static void outputs(const struct tsa_call *call, T *room, size_t b, size_t h, co
 static void key_base(const struct tsa_call *call, T *room, const struct window *w)
 {
     const struct tsa_plan *plan = call->plan;
-    T *base = room + call->room.kbase;
-    const ptrdiff_t ld = (ptrdiff_t)call->room.ld_base;
+    T *base = room + call->plan->room.kbase;
+    const ptrdiff_t ld = (ptrdiff_t)call->plan->room.ld_base;
     KERNELS(plan)->transpose(plan->d, plan->chunk, w->kt, w->ldk, base, ld);
     KERNELS(plan)->base_k(&plan->mono, plan->chunk, base, ld);
 }
@@ -215,13 +215,13 @@ static void fold_features(const struct tsa_call *call, T *room, const struct win
                           const struct sums *s, size_t f0, size_t f1)
 {
     const struct tsa_plan *plan = call->plan;
-    const struct tsa_room *r = &call->room;
+    const struct tsa_room *r = &call->plan->room;
     T *phi = room + r->phi, *ones = room + r->sums;
     const ptrdiff_t ldp = (ptrdiff_t)r->ld_phi;
     for (size_t f = f0; f < f1;) {
-        const size_t n = f1 - f < r->block ? f1 - f : r->block;
+        const size_t n = f1 - f < plan->block ? f1 - f : plan->block;
         KERNELS(plan)->phi_k(&plan->mono, f, f + n, plan->chunk, room + r->kbase,
-                             (ptrdiff_t)r->ld_base, NULL, phi, ldp);
+                             (ptrdiff_t)r->ld_base, phi, ldp);
         T *hi = s->hi + (ptrdiff_t)f * s->ld;
         if (s->lo) {
             KERNELS(plan)->ones_k(n, plan->chunk, phi, ldp, ones);
@@ -297,11 +297,11 @@ static size_t chunk_count(const struct tsa_call *call, size_t open)
 
 static void slot_views(const struct tsa_call *call, size_t index, struct sums *s, struct window *w)
 {
-    T *slot = room_at(call, call->threads) + index * call->slot.total;
+    T *slot = room_at(call, call->threads) + index * call->plan->slot.total;
     const struct tsa_layout *l = &call->plan->layout;
-    *s = (struct sums){slot + call->slot.sums, NULL, slot + call->slot.ones, NULL,
+    *s = (struct sums){slot + call->plan->slot.sums, NULL, slot + call->plan->slot.ones, NULL,
                        (ptrdiff_t)l->ldv, true};
-    *w = (struct window){slot + call->slot.kt, slot + call->slot.v, (ptrdiff_t)l->ldk,
+    *w = (struct window){slot + call->plan->slot.kt, slot + call->plan->slot.v, (ptrdiff_t)l->ldk,
                          (ptrdiff_t)l->ldv};
 }
 
@@ -332,7 +332,7 @@ static void wave_local(const struct tsa_call *call, T *room, const struct wave *
 static void wave_fold(const struct tsa_call *call, const struct wave *wave, size_t task)
 {
     const struct tsa_plan *plan = call->plan;
-    const size_t block = call->room.block, features = plan->mono.total;
+    const size_t block = call->plan->block, features = plan->mono.total;
     const size_t blocks = (features + block - 1) / block;
     const size_t i = task / blocks, f = task % blocks * block;
     const size_t n = features - f < block ? features - f : block;
@@ -395,7 +395,7 @@ static void prefill_waves(const struct tsa_call *call, T *room, size_t items)
 {
     const struct tsa_plan *plan = call->plan;
     const size_t together = items < call->slots ? items : call->slots;
-    const size_t blocks = (plan->mono.total + call->room.block - 1) / call->room.block;
+    const size_t blocks = (plan->mono.total + call->plan->block - 1) / call->plan->block;
     struct wave wave = {.chunks = call->slots / together};
     for (wave.first = 0; wave.first < items; wave.first += together) {
         wave.items = items - wave.first < together ? items - wave.first : together;
@@ -431,11 +431,10 @@ static void prefill_waves(const struct tsa_call *call, T *room, size_t items)
 typedef void (*task_fn)(const struct tsa_call *call, T *room, size_t index);
 
 /* Run tasks 0 .. count-1, each with the room of its thread. */
-static void run_tasks(const struct tsa_call *call, size_t threads, size_t count, task_fn task)
+static void run_tasks(const struct tsa_call *call, size_t count, task_fn task)
 {
-    if (threads > count)
-        threads = count;
 #ifdef _OPENMP
+    const size_t threads = call->threads < count ? call->threads : count;
     if (threads > 1) {
 #pragma omp parallel num_threads((int)threads)
         {
@@ -455,8 +454,110 @@ static void run_tasks(const struct tsa_call *call, size_t threads, size_t count,
     tsa_fpenv_leave(saved);
 }
 
+/* -- single tokens --------------------------------------------------------------------------- */
+
+/* Outputs of one query row for each of n <= TSA_TOKEN_ROWS query heads from `first` on, counted
+ * over all sequences: chains over the sums together, then each window. Windows hold `more` tokens
+ * than their states count. */
+static void token_outputs(const struct tsa_call *call, T *room, size_t first, size_t n, size_t more)
+{
+    const struct tsa_plan *plan = call->plan;
+    const struct tsa_room *r = &plan->room;
+    const int l2 = plan->normalize == TSA_NORMALIZE_L2;
+    const ptrdiff_t ldv = (ptrdiff_t)plan->layout.ldv;
+    T *acc = room + r->acc, *den = room + r->den;
+    const T *hi[TSA_TOKEN_ROWS], *ones[TSA_TOKEN_ROWS];
+    size_t rows = 0; /* of psi, acc and den: heads whose state has sums */
+    ptrdiff_t stride;
+    for (size_t i = 0; i < n; i++) {
+        const struct item it = item_at(call, (first + i) / plan->group);
+        const size_t h = (first + i) % plan->heads;
+        const struct coefficients c = coefficients_of(plan, h);
+        T *q = room + r->qbase + i * r->ld_base;
+        const T *src = rows_in(call->q, it.b, h, 0, 1, plan->d, room + r->rows, &stride);
+        KERNELS(plan)->pack_t(1, plan->d, src, stride, l2, c.scale, q, 1);
+        if (it.sums.folded) {
+            KERNELS(plan)->psi_k(&plan->mono, q, c.weight, room + r->psi + rows * r->ld_psi);
+            hi[rows] = it.sums.hi;
+            ones[rows++] = it.sums.ones_hi;
+        }
+    }
+    if (rows > 0)
+        KERNELS(plan)->decode_state(rows, plan->layout.ldv, plan->mono.total, room + r->psi,
+                                    (ptrdiff_t)r->ld_psi, hi, ldv, ones, acc, ldv, den);
+    for (size_t i = 0; i < n; i++) {
+        const struct item it = item_at(call, (first + i) / plan->group);
+        const size_t h = (first + i) % plan->heads, keys = it.open + more;
+        KERNELS(plan)->decode_scores(keys, plan->d, it.window.kt, it.window.ldk,
+                                     room + r->qbase + i * r->ld_base, plan->terms,
+                                     coefficients_of(plan, h).coef, room + r->weights);
+        T *dst = rows_out(call->o, it.b, h, 0, plan->dv, room + r->rows, &stride);
+        KERNELS(plan)->decode_window(plan->dv, keys, room + r->weights, it.window.v, ldv, acc, *den,
+                                     !it.sums.folded, dst);
+        rows_out_done(call->o, it.b, h, 0, 1, plan->dv, room + r->rows);
+        if (it.sums.folded) {
+            acc += ldv;
+            den++;
+        }
+    }
+}
+
+/* Kv heads per task: enough to fill TSA_TOKEN_ROWS, unless that leaves threads idle. */
+static size_t items_together(const struct tsa_call *call)
+{
+    const size_t group = call->plan->group, items = call->batch * call->plan->kv_heads;
+    const size_t fill = group < TSA_TOKEN_ROWS ? TSA_TOKEN_ROWS / group : 1;
+    const size_t share = (items + call->threads - 1) / call->threads;
+    return share < fill ? share : fill;
+}
+
+static size_t token_tasks(const struct tsa_call *call)
+{
+    const size_t items = call->batch * call->plan->kv_heads, together = items_together(call);
+    return (items + together - 1) / together;
+}
+
+/* One token of some kv heads: append it, attend from all their query heads, fold. */
+static void token_task(const struct tsa_call *call, T *room, size_t index)
+{
+    const struct tsa_plan *plan = call->plan;
+    const size_t items = call->batch * plan->kv_heads, together = items_together(call);
+    const size_t first = index * together, left = items - first;
+    const size_t end = first + (left < together ? left : together);
+    const size_t more = call->k ? 1 : 0;
+    for (size_t i = first; more && i < end; i++) {
+        const struct item it = item_at(call, i);
+        append(call, room, &it, &it.window, it.open, 0, 1);
+    }
+    for (size_t h = first * plan->group; h < end * plan->group; h += TSA_TOKEN_ROWS) {
+        const size_t rest = end * plan->group - h;
+        token_outputs(call, room, h, rest < TSA_TOKEN_ROWS ? rest : TSA_TOKEN_ROWS, more);
+    }
+    for (size_t i = first; more && i < end; i++) {
+        const struct item it = item_at(call, i);
+        if (it.open + 1 == plan->chunk)
+            fold_window(call, room, &it.window, &it.sums);
+    }
+}
+
+static void decode(const struct tsa_call *call)
+{
+    /* a thread more for each half megabyte of state: about 10 us of reading */
+    const struct tsa_plan *plan = call->plan;
+    const size_t bytes = plan->mono.total * plan->layout.ldv * sizeof(T);
+    const size_t worth = 1 + call->batch * plan->kv_heads * bytes / ((size_t)1 << 19);
+    struct tsa_call team = *call;
+    if (worth < team.threads)
+        team.threads = worth;
+    run_tasks(&team, token_tasks(&team), token_task);
+}
+
 static void prefill(const struct tsa_call *call)
 {
+    if (call->tokens == 1 && call->q) {
+        decode(call);
+        return;
+    }
     const size_t items = call->batch * call->plan->kv_heads;
 #ifdef _OPENMP
     if (call->threads > 1 && worth_waves(call, items)) {
@@ -469,67 +570,14 @@ static void prefill(const struct tsa_call *call)
         return;
     }
 #endif
-    run_tasks(call, call->threads, items, prefill_item);
-}
-
-/* -- decode ---------------------------------------------------------------------------------- */
-
-/* One token of one kv head: append it, attend from all query heads of the group, fold. */
-static void decode_item(const struct tsa_call *call, T *room, size_t index)
-{
-    const struct tsa_plan *plan = call->plan;
-    const struct tsa_room *r = &call->room;
-    const struct item it = item_at(call, index);
-    const int l2 = plan->normalize == TSA_NORMALIZE_L2;
-    const size_t group = plan->group, h0 = it.g * group, keys = it.open + 1;
-    const ptrdiff_t ldp = (ptrdiff_t)r->ld_psi, lda = (ptrdiff_t)plan->layout.ldv;
-    T *base = room + r->qbase, *psi = room + r->psi, *acc = room + r->acc, *den = room + r->den;
-    ptrdiff_t stride;
-    append(call, room, &it, &it.window, it.open, 0, 1);
-    if (it.sums.folded) {
-        for (size_t i = 0; i < group; i++) {
-            const struct coefficients c = coefficients_of(plan, h0 + i);
-            const T *q = rows_in(call->q, it.b, h0 + i, 0, 1, plan->d, room + r->rows, &stride);
-            KERNELS(plan)->pack_t(1, plan->d, q, stride, l2, c.scale, base, 1);
-            KERNELS(plan)->base_k(&plan->mono, 1, base, (ptrdiff_t)r->ld_base);
-            KERNELS(plan)->phi_k(&plan->mono, 0, plan->mono.total, 1, base, (ptrdiff_t)r->ld_base,
-                                 c.weight, psi + (ptrdiff_t)i * ldp, ldp);
-        }
-        KERNELS(plan)->decode_state(group, plan->layout.ldv, plan->mono.total, psi, ldp, it.sums.hi,
-                                    it.sums.ld, it.sums.ones_hi, acc, lda, den);
-    }
-    for (size_t i = 0; i < group; i++) {
-        const struct coefficients c = coefficients_of(plan, h0 + i);
-        if (group > 1 || !it.sums.folded) {
-            const T *q = rows_in(call->q, it.b, h0 + i, 0, 1, plan->d, room + r->rows, &stride);
-            KERNELS(plan)->pack_t(1, plan->d, q, stride, l2, c.scale, base, 1);
-        }
-        KERNELS(plan)->decode_scores(keys, plan->d, it.window.kt, it.window.ldk, base, plan->terms,
-                                     c.coef, room + r->weights);
-        T *dst = rows_out(call->o, it.b, h0 + i, 0, plan->dv, room + r->rows, &stride);
-        KERNELS(plan)->decode_window(plan->dv, keys, room + r->weights, it.window.v, it.window.ldv,
-                                     acc + (ptrdiff_t)i * lda, den[i], !it.sums.folded, dst);
-        rows_out_done(call->o, it.b, h0 + i, 0, 1, plan->dv, room + r->rows);
-    }
-    if (keys == plan->chunk)
-        fold_window(call, room, &it.window, &it.sums);
-}
-
-static void decode(const struct tsa_call *call)
-{
-    /* a thread more for each half megabyte of state: about 10 us of reading */
-    const struct tsa_plan *plan = call->plan;
-    const size_t items = call->batch * plan->kv_heads;
-    const size_t bytes = plan->mono.total * plan->layout.ldv * sizeof(T);
-    const size_t worth = 1 + items * bytes / ((size_t)1 << 19);
-    run_tasks(call, worth < call->threads ? worth : call->threads, items, decode_item);
+    run_tasks(call, items, prefill_item);
 }
 
 /* -- query ----------------------------------------------------------------------------------- */
 
 static size_t query_blocks(const struct tsa_call *call)
 {
-    return (call->tokens + call->room.queries - 1) / call->room.queries;
+    return (call->tokens + call->plan->room.queries - 1) / call->plan->room.queries;
 }
 
 static void query_task(const struct tsa_call *call, T *room, size_t index)
@@ -538,14 +586,18 @@ static void query_task(const struct tsa_call *call, T *room, size_t index)
     const size_t blocks = query_blocks(call), block = index % blocks;
     const size_t h = index / blocks % plan->heads, b = index / blocks / plan->heads;
     const struct item it = item_at(call, b * plan->kv_heads + h / plan->group);
-    const size_t t = block * call->room.queries, left = call->tokens - t;
+    const size_t t = block * call->plan->room.queries, left = call->tokens - t;
     outputs(call, room, b, h, &it.sums, &it.window, false, it.open, t,
-            left < call->room.queries ? left : call->room.queries);
+            left < call->plan->room.queries ? left : call->plan->room.queries);
 }
 
 static void query(const struct tsa_call *call)
 {
-    run_tasks(call, call->threads, call->batch * call->plan->heads * query_blocks(call),
+    if (call->tokens == 1) {
+        decode(call);
+        return;
+    }
+    run_tasks(call, call->batch * call->plan->heads * query_blocks(call),
               query_task);
 }
 
@@ -554,7 +606,7 @@ static void query(const struct tsa_call *call)
 static void softmax_task(const struct tsa_call *call, T *room, size_t index)
 {
     const struct tsa_plan *plan = call->plan;
-    const struct tsa_room *r = &call->room;
+    const struct tsa_room *r = &call->plan->room;
     const size_t blocks = query_blocks(call);
     const size_t h = index / blocks % plan->heads, b = index / blocks / plan->heads;
     const size_t g = h / plan->group, t = index % blocks * r->queries;
@@ -598,7 +650,7 @@ static void softmax_task(const struct tsa_call *call, T *room, size_t index)
 
 static void softmax(const struct tsa_call *call)
 {
-    run_tasks(call, call->threads, call->batch * call->plan->heads * query_blocks(call),
+    run_tasks(call, call->batch * call->plan->heads * query_blocks(call),
               softmax_task);
 }
 

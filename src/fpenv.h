@@ -28,7 +28,9 @@ static inline struct tsa_fpenv tsa_fpenv_enter(void)
     struct tsa_fpenv saved;
 #if defined(__SSE2__)
     saved.control = _mm_getcsr();
-    _mm_setcsr(0x1f80); /* the power-on value: all masked, nearest, no FTZ, no DAZ */
+    /* 0x1f80, the power-on value: all masked, nearest, no FTZ, no DAZ; flags do not matter */
+    if ((saved.control & 0xffc0) != 0x1f80)
+        _mm_setcsr(0x1f80);
 #elif defined(__aarch64__)
     __asm__ volatile("mrs %0, fpcr" : "=r"(saved.control));
     __asm__ volatile("mrs %0, fpsr" : "=r"(saved.status));

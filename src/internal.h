@@ -137,6 +137,39 @@ void tsa_scratch_end(const struct tsa_plan *plan, struct tsa_workspace *ws, void
 /* What tsa_state_merge and tsa_state_export ask for; SIZE_MAX if it does not fit. */
 size_t tsa_merge_scratch_bytes(const struct tsa_plan *plan);
 
+/* -- scratch of one thread (workspace.c) ------------------------------------------------------- */
+
+/* Offsets, in elements of T, of the parts of one thread's scratch. Sizes depend on the plan alone. */
+struct tsa_room {
+    size_t queries; /* tokens that pass over the state together */
+    size_t ld_base, ld_phi, ld_psi; /* token-major rows: base, features; decode's whole psi rows */
+    size_t qbase;   /* [mono.base][queries] or [token rows][ld_base]: packed queries and
+                       their lower monomials */
+    size_t psi;     /* [block][queries], or [token rows][ld_psi] */
+    size_t acc;     /* [queries][ldv] */
+    size_t den;     /* [queries] */
+    size_t weights; /* [chunk][TSA_WINDOW_QUERIES], or [chunk] for one token */
+    size_t kbase;   /* [chunk][ld_base] */
+    size_t phi;     /* [chunk][ld_phi] */
+    size_t sums;    /* [block]: ones of a block */
+    size_t rows;    /* [queries][max(d, dv)]: rows of another dtype */
+    size_t kt, v;   /* [d][TSA_WINDOW_QUERIES], [TSA_WINDOW_QUERIES][ldv]: softmax */
+    size_t total;   /* elements */
+};
+
+/* Query heads that decode a token together: their chains hide the latency of the fma. */
+#define TSA_TOKEN_ROWS 8
+/* Queries that share one pass over the window, and keys per block of softmax. */
+#define TSA_WINDOW_QUERIES 64
+
+/* One chunk of a wave: its sums, then the prefix before it, and its window. In elements. */
+struct tsa_slot {
+    size_t sums, ones, kt, v, total;
+};
+
+/* Sizes from the plan's shape; false if the bytes do not fit. */
+bool tsa_room_init(struct tsa_plan *plan);
+
 /* -- plan (plan.c) --------------------------------------------------------------------------- */
 
 struct tsa_plan {
@@ -151,6 +184,8 @@ struct tsa_plan {
     size_t elem;              /* bytes of T */
     struct tsa_layout layout; /* of a state of this plan */
     size_t state_bytes;
+    struct tsa_room room;
+    struct tsa_slot slot;
     size_t block;      /* features per block of the chunk loop (multiple of TSA_ROW_PAD) */
     size_t wave;       /* chunks per wave when heads do not fill the team; tests may lower it */
     size_t coef_sets;  /* 1 or heads */

@@ -49,7 +49,7 @@ static void TSA_NAME(folded)(const struct tsa_plan *p, const T *block, const str
     memcpy(a->lo, block + l->lo + f0 * l->ldv, sums * sizeof(T));
     memcpy(a->ones_hi, block + l->ones_hi + f0, count * sizeof(T));
     memcpy(a->ones_lo, block + l->ones_lo + f0, count * sizeof(T));
-    k->phi_k(&p->mono, f0, f1, w, a->base, (ptrdiff_t)a->ldb, NULL, a->phi, ldp);
+    k->phi_k(&p->mono, f0, f1, w, a->base, (ptrdiff_t)a->ldb, a->phi, ldp);
     k->update(count, l->ldv, w, a->phi, ldp, block + l->v, ldv, a->local, ldv);
     k->fold(sums, a->hi, a->lo, a->local, NULL);
     k->ones_k(count, w, a->phi, ldp, a->ones_local);

@@ -36,10 +36,11 @@ const char *tsa_status_string(enum tsa_status status)
 
 static void clear(struct tsa_error *err, enum tsa_status status, const char *argument)
 {
-    memset(err, 0, sizeof *err);
     err->status = status;
     err->argument = argument ? argument : "";
     err->sequence = err->head = err->token = err->column = -1;
+    err->wanted = err->found = 0;
+    err->text[0] = '\0';
 }
 
 enum tsa_status tsa_fail(struct tsa_error *err, enum tsa_status status, const char *argument,

@@ -32,67 +32,56 @@ static bool add(size_t *total, size_t *offset, size_t n, size_t m)
            tsa_size_add(*total, tsa_round_up(count, TSA_MAX_LANES), total);
 }
 
-bool tsa_room_init(const struct tsa_plan *plan, struct tsa_room *room)
+bool tsa_room_init(struct tsa_plan *plan)
 {
-    const size_t spill = 2 * TSA_MAX_LANES, group = plan->group;
+    const size_t spill = 2 * TSA_MAX_LANES, w = TSA_WINDOW_QUERIES;
     const size_t chunk = tsa_round_up(plan->chunk, TSA_ROW_PAD);
+    const struct tsa_layout *l = &plan->layout;
+    struct tsa_room *room = &plan->room;
     memset(room, 0, sizeof *room);
-    room->queries = chunk < MOST_QUERIES ? chunk : MOST_QUERIES;
-    if (room->queries < TSA_WINDOW_QUERIES)
-        room->queries = TSA_WINDOW_QUERIES;
-    room->block = plan->block;
+    room->queries = chunk < w ? w : chunk < MOST_QUERIES ? chunk : MOST_QUERIES;
     room->ld_base = tsa_round_up(plan->mono.base, TSA_ROW_PAD) + spill;
     room->ld_phi = plan->block + spill;
     room->ld_psi = tsa_round_up(plan->mono.total, TSA_ROW_PAD) + spill;
-    const size_t rows = room->queries > group ? room->queries : group;
     const size_t widest = plan->d > plan->dv ? plan->d : plan->dv;
-    const size_t w = TSA_WINDOW_QUERIES, ldv = plan->layout.ldv;
-    size_t block_psi, token_psi;
-    if (!tsa_size_mul(plan->block, room->queries, &block_psi) ||
-        !tsa_size_mul(group, room->ld_psi, &token_psi))
+    size_t base, token_base, psi, token_psi;
+    if (!tsa_size_mul(plan->mono.base, room->queries, &base) ||
+        !tsa_size_mul(TSA_TOKEN_ROWS, room->ld_base, &token_base) ||
+        !tsa_size_mul(plan->block, room->queries, &psi) ||
+        !tsa_size_mul(TSA_TOKEN_ROWS, room->ld_psi, &token_psi) ||
+        !add(&room->total, &room->qbase, base > token_base ? base : token_base, 1) ||
+        !add(&room->total, &room->psi, psi > token_psi ? psi : token_psi, 1) ||
+        !add(&room->total, &room->acc, room->queries, l->ldv) || !add(&room->total, &room->den, room->queries, 1) ||
+        !add(&room->total, &room->weights, chunk, w) ||
+        !add(&room->total, &room->kbase, chunk, room->ld_base) ||
+        !add(&room->total, &room->phi, chunk, room->ld_phi) ||
+        !add(&room->total, &room->sums, plan->block + TSA_ROW_PAD, 1) ||
+        !add(&room->total, &room->rows, room->queries, widest) ||
+        !add(&room->total, &room->kt, plan->d, w) || !add(&room->total, &room->v, w, l->ldv))
         return false;
-    return add(&room->total, &room->qbase, plan->mono.base, room->queries) &&
-           add(&room->total, &room->psi, block_psi > token_psi ? block_psi : token_psi, 1) &&
-           add(&room->total, &room->acc, rows, ldv) && add(&room->total, &room->den, rows, 1) &&
-           add(&room->total, &room->weights, chunk, w) &&
-           add(&room->total, &room->kbase, chunk, room->ld_base) &&
-           add(&room->total, &room->phi, chunk, room->ld_phi) &&
-           add(&room->total, &room->sums, plan->block + TSA_ROW_PAD, 1) &&
-           add(&room->total, &room->rows, rows, widest) &&
-           add(&room->total, &room->kt, plan->d, w) && add(&room->total, &room->v, w, ldv);
-}
-
-void tsa_slot_init(const struct tsa_plan *plan, struct tsa_slot *slot)
-{
-    const struct tsa_layout *l = &plan->layout;
-    slot->total = 0; /* the parts of a state's block, without Lo: no overflow */
+    struct tsa_slot *slot = &plan->slot; /* parts of a state's block, which fits */
+    slot->total = 0;
     add(&slot->total, &slot->sums, l->features, l->ldv);
     add(&slot->total, &slot->ones, tsa_round_up(l->features, TSA_ROW_PAD) + TSA_ROW_PAD, 1);
     add(&slot->total, &slot->kt, plan->d, l->ldk);
     add(&slot->total, &slot->v, plan->chunk, l->ldv);
+    return true;
 }
 
 size_t tsa_wave_slots(const struct tsa_plan *plan, size_t threads)
 {
-    struct tsa_slot slot;
     if (threads < 2)
         return 0;
-    tsa_slot_init(plan, &slot);
-    const size_t fit = MOST_WAVE_BYTES / (slot.total * plan->elem);
+    const size_t fit = MOST_WAVE_BYTES / (plan->slot.total * plan->elem);
     const size_t wanted = 4 * threads;
     return fit < 2 ? 0 : fit < wanted ? fit : wanted;
 }
 
 static size_t workspace_bytes(const struct tsa_plan *plan, size_t threads)
 {
-    struct tsa_room room;
-    struct tsa_slot slot;
     size_t elements, bytes;
-    if (!tsa_room_init(plan, &room))
-        return 0;
-    tsa_slot_init(plan, &slot);
-    if (!tsa_size_mul(room.total, threads, &elements) ||
-        !tsa_size_add(elements, tsa_wave_slots(plan, threads) * slot.total, &elements) ||
+    if (!tsa_size_mul(plan->room.total, threads, &elements) ||
+        !tsa_size_add(elements, tsa_wave_slots(plan, threads) * plan->slot.total, &elements) ||
         !tsa_size_mul(elements, plan->elem, &bytes) ||
         !tsa_size_add(bytes, tsa_round_up(sizeof(struct tsa_workspace), TSA_ALIGN), &bytes) ||
         bytes > (size_t)PTRDIFF_MAX)
@@ -134,17 +123,13 @@ enum tsa_status tsa_workspace_init(const struct tsa_plan *plan, int threads, voi
         tsa_error_numbers(err, (int64_t)wanted, (int64_t)bytes);
         return TSA_ENOMEM;
     }
-    struct tsa_room room;
-    struct tsa_slot slot;
-    tsa_room_init(plan, &room);
-    tsa_slot_init(plan, &slot);
     struct tsa_workspace *w = memory;
     memset(w, 0, sizeof *w);
     memcpy(w->magic, workspace_magic, sizeof w->magic);
     w->threads = n;
     w->slots = tsa_wave_slots(plan, n);
-    w->room = room.total;
-    w->slot = slot.total;
+    w->room = plan->room.total;
+    w->slot = plan->slot.total;
     w->elem = plan->elem;
     *ws = w;
     return tsa_succeed(err);
@@ -193,20 +178,19 @@ static char *first_room(struct tsa_workspace *ws)
 
 static size_t call_bytes(const struct tsa_call *call)
 {
-    return (call->threads * call->room.total + call->slots * call->slot.total) * call->plan->elem;
+    const struct tsa_plan *plan = call->plan;
+    return (call->threads * plan->room.total + call->slots * plan->slot.total) * plan->elem;
 }
 
 enum tsa_status tsa_call_begin(struct tsa_call *call, struct tsa_workspace *ws,
                                struct tsa_error *err)
 {
     const struct tsa_plan *plan = call->plan;
-    if (!tsa_room_init(plan, &call->room))
-        return tsa_fail(err, TSA_EOVERFLOW, "plan", "the scratch does not fit in memory");
-    tsa_slot_init(plan, &call->slot);
     if (ws) {
         if (memcmp(ws->magic, workspace_magic, sizeof ws->magic) != 0)
             return tsa_fail(err, TSA_EINVAL, "ws", "ws is not a workspace");
-        if (ws->elem != plan->elem || ws->room < call->room.total || ws->slot < call->slot.total)
+        if (ws->elem != plan->elem || ws->room < plan->room.total ||
+            ws->slot < plan->slot.total)
             return tsa_fail(err, TSA_EINVAL, "ws",
                             "the workspace was made for a plan that needs less scratch");
         if (call->threads > ws->threads)
