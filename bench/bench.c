@@ -38,20 +38,13 @@ static const char usage_text[] =
     "Columns and method: doc/bench.md.\n";
 
 static const char *const standard[] = {
-    "prefill:n8192:d16:dv64:t3",
-    "prefill:n8192:d16:dv64:t3:c32",
-    "prefill:n8192:d16:dv64:t3:c64",
-    "prefill:n8192:d16:dv64:t3:c128",
-    "prefill:h8:k2:n4096:d16:dv64:t3",
-    "prefill:n4096:d64:dv64:t3",
-    "absorb:n8192:d16:dv64:t3",
-    "decode:n1024:d16:dv64:t3",
-    "decode:n65536:d16:dv64:t3",
-    "decode:n1048576:d16:dv64:t3",
-    "decode:h32:n1024:d16:dv64:t3",
-    "decode:h32:k8:n1024:d16:dv64:t3",
-    "softmax:n2048:d16:dv64",
-    "softmax-decode:n1024:d16:dv64",
+    "prefill:n8192:d16:dv64:t3",       "prefill:n8192:d16:dv64:t3:c32",
+    "prefill:n8192:d16:dv64:t3:c64",   "prefill:n8192:d16:dv64:t3:c128",
+    "prefill:h8:k2:n4096:d16:dv64:t3", "prefill:n4096:d64:dv64:t3",
+    "absorb:n8192:d16:dv64:t3",        "decode:n1024:d16:dv64:t3",
+    "decode:n65536:d16:dv64:t3",       "decode:n1048576:d16:dv64:t3",
+    "decode:h32:n1024:d16:dv64:t3",    "decode:h32:k8:n1024:d16:dv64:t3",
+    "softmax:n2048:d16:dv64",          "softmax-decode:n1024:d16:dv64",
 };
 
 static int usage(const char *what, const char *value, const char *wanted)
@@ -80,8 +73,25 @@ struct settings {
     bool run_kernels, run_grid, list, help;
 };
 
-enum { THREADS = 256, ISA, DTYPE, SECONDS, REPEATS, COLD, CONTENDERS, KERNELS, GRID, CHUNKS,
-       MAX_MB, MIN_ELEMENTS, ODD, CSV, JSON, LIST, HELP };
+enum {
+    THREADS = 256,
+    ISA,
+    DTYPE,
+    SECONDS,
+    REPEATS,
+    COLD,
+    CONTENDERS,
+    KERNELS,
+    GRID,
+    CHUNKS,
+    MAX_MB,
+    MIN_ELEMENTS,
+    ODD,
+    CSV,
+    JSON,
+    LIST,
+    HELP
+};
 
 /* 0, or the exit code of a usage error. */
 static int set(struct settings *s, int option, const char *value)
@@ -127,16 +137,36 @@ static int set(struct settings *s, int option, const char *value)
             return usage("--min-elements", value, "a whole number is wanted");
         s->grid.min_elements = (size_t)x;
         break;
-    case COLD: s->options.timing.cold = true; break;
-    case CONTENDERS: s->options.contenders = true; break;
-    case KERNELS: s->run_kernels = true; break;
-    case GRID: s->run_grid = true; break;
-    case CHUNKS: s->grid.chunks = true; break;
-    case ODD: s->grid.odd_only = true; break;
-    case CSV: s->options.csv = true; break;
-    case JSON: s->options.json = true; break;
-    case LIST: s->list = true; break;
-    case HELP: s->help = true; break;
+    case COLD:
+        s->options.timing.cold = true;
+        break;
+    case CONTENDERS:
+        s->options.contenders = true;
+        break;
+    case KERNELS:
+        s->run_kernels = true;
+        break;
+    case GRID:
+        s->run_grid = true;
+        break;
+    case CHUNKS:
+        s->grid.chunks = true;
+        break;
+    case ODD:
+        s->grid.odd_only = true;
+        break;
+    case CSV:
+        s->options.csv = true;
+        break;
+    case JSON:
+        s->options.json = true;
+        break;
+    case LIST:
+        s->list = true;
+        break;
+    case HELP:
+        s->help = true;
+        break;
     default:
         return USAGE;
     }
@@ -223,10 +253,9 @@ int tsa_bench_main(int argc, char **argv)
 {
     static struct bench_problem problems[MOST_PROBLEMS];
     const size_t standard_count = sizeof standard / sizeof *standard;
-    struct settings s = {.options = {.timing = {.seconds = 0.01, .repeats = 15},
-                                     .threads = 1,
-                                     .dtype = TSA_F32},
-                         .grid = {.max_bytes = (size_t)256 << 20}};
+    struct settings s = {
+        .options = {.timing = {.seconds = 0.01, .repeats = 15}, .threads = 1, .dtype = TSA_F32},
+        .grid = {.max_bytes = (size_t)256 << 20}};
     struct bench_machine machine = {0};
     size_t count = 0;
     char why[200];

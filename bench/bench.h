@@ -14,7 +14,7 @@
 /* The subcommand: argv[0] is its name. Returns the exit code. */
 int tsa_bench_main(int argc, char **argv);
 
-/* -- problems (problem.c) ------------------------------------------------------------------ */
+/* -- problems (problem.c) -------------------------------------------------------------------- */
 
 enum bench_op { BENCH_PREFILL, BENCH_DECODE, BENCH_ABSORB, BENCH_SOFTMAX, BENCH_SOFTMAX_DECODE };
 
@@ -36,13 +36,13 @@ double bench_problem_flops(const struct bench_problem *problem, size_t chunk);
 double bench_problem_elements(const struct bench_problem *problem);
 bool bench_is_decode(enum bench_op op);
 
-/* -- time (timing.c) ------------------------------------------------------------------------ */
+/* -- time (timing.c) ------------------------------------------------------------------------- */
 
 struct bench_timing {
     double seconds; /* shortest time of one repeat */
     int repeats;
-    bool cold;      /* wipe the caches before each repeat, one iteration per repeat */
-    bool cpu;       /* one thread: the smaller of wall and processor time */
+    bool cold; /* wipe the caches before each repeat, one iteration per repeat */
+    bool cpu;  /* one thread: the smaller of wall and processor time */
 };
 
 struct bench_stats {
@@ -63,7 +63,7 @@ bool bench_measure(const struct bench_timing *timing, const struct bench_work *w
 /* Read and write more memory than the caches hold. */
 void bench_wipe_caches(void);
 
-/* -- the machine (machine.c) ------------------------------------------------------------------ */
+/* -- the machine (machine.c) ----------------------------------------------------------------- */
 
 enum bench_level { BENCH_L1, BENCH_L2, BENCH_L3, BENCH_DRAM, BENCH_LEVELS };
 
@@ -89,7 +89,7 @@ extern const char *const bench_level_name[BENCH_LEVELS];
 /* The benchmark's unit of that instruction set, or NULL. */
 const struct bench_unit *bench_unit_find(const char *isa);
 
-/* -- inputs and their reference (inputs.c) ------------------------------------------------------ */
+/* -- inputs and their reference (inputs.c) --------------------------------------------------- */
 
 /* Rows of a ring of tokens; token i of a sequence is row i % ring. */
 struct bench_inputs {
@@ -113,7 +113,7 @@ double bench_row_error(const struct bench_inputs *in, const struct bench_problem
 double bench_error_bound(enum tsa_dtype dtype);
 void *bench_memory(size_t bytes);
 
-/* -- the operators (op.c, op_report.c) --------------------------------------------------------------- */
+/* -- the operators (op.c, op_report.c) ------------------------------------------------------- */
 
 struct bench_options {
     struct bench_timing timing;
@@ -130,8 +130,8 @@ struct bench_op_state {
     struct tsa_state **states;
     struct tsa_workspace *ws;
     size_t chunk;
-    uint64_t steps;                 /* decoding steps so far */
-    double step, fold;              /* best seconds of a step without a fold, and with one */
+    uint64_t steps;    /* decoding steps so far */
+    double step, fold; /* best seconds of a step without a fold, and with one */
     bool cold;
     double max_error;
     struct tsa_error err;
@@ -168,7 +168,7 @@ size_t bench_op_report(const struct bench_problem *problem, const struct bench_o
                        const struct bench_machine *machine, struct bench_result *results,
                        size_t max, int *wrong);
 
-/* -- contenders (contender.c, contender_*.c) --------------------------------------------------------- */
+/* -- contenders (contender.c, contender_*.c) ------------------------------------------------- */
 
 struct contender;
 /* The i-th contender for this shape: NULL past the end, or when it cannot be made. */
@@ -184,7 +184,7 @@ void contender_run(struct contender *c, size_t n, const float *q, const float *k
 /* One line about the libraries behind them. */
 void contender_describe(FILE *file, const char *prefix);
 
-/* -- output (report.c), grid (grid.c), kernels (kernels.c) ------------------------------------------- */
+/* -- output (report.c), grid (grid.c), kernels (kernels.c) ----------------------------------- */
 
 void bench_report_begin(const struct bench_options *options, const struct bench_machine *machine);
 void bench_report(const struct bench_options *options, const struct bench_result *result);

@@ -108,8 +108,7 @@ static void fill_weights(struct contender *c)
 static bool prepare(struct contender *c, struct contender_gemm *g, size_t m, size_t n, size_t k,
                     size_t lda, size_t ldb, size_t ldc, float beta)
 {
-    *g = (struct contender_gemm){(int)m,   (int)n,   (int)k, (int)lda,
-                                 (int)ldb, (int)ldc, beta,   NULL};
+    *g = (struct contender_gemm){(int)m, (int)n, (int)k, (int)lda, (int)ldb, (int)ldc, beta, NULL};
     return c->backend->prepare(g);
 }
 
@@ -267,8 +266,8 @@ static void step(struct contender *c, const struct stage *s, const float *q, con
         const size_t f1 = f0 + c->block < c->features ? f0 + c->block : c->features;
         const int last = f1 == c->features;
         fill_features(c, n, f0, f1, q);
-        c->backend->run(f0 ? &s->query[last] : &s->query_first[last], c->psi,
-                        c->state + f0 * c->dv, o);
+        c->backend->run(f0 ? &s->query[last] : &s->query_first[last], c->psi, c->state + f0 * c->dv,
+                        o);
         loops->query_ones(n, f1 - f0, c->psi, c->ldp, c->ones + f0, c->den);
         c->backend->run(&s->update[last], c->phi, v, c->state + f0 * c->dv);
         loops->update_ones(f1 - f0, n, c->phi, c->ones + f0);

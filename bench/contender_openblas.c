@@ -32,8 +32,7 @@ static bool find(void *library, const char *name, void *function)
 
 static bool openblas_start(void)
 {
-    static const char *const names[] = {"libopenblas.so.0", "libopenblas.so",
-                                        "libopenblas.dylib"};
+    static const char *const names[] = {"libopenblas.so.0", "libopenblas.so", "libopenblas.dylib"};
     void *library = NULL;
     set_threads_fn set_threads;
     text_fn config, core;

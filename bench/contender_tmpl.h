@@ -4,10 +4,11 @@
  * and VU, the same vector without alignment; MASK_F(w, m) keeps the lanes of w whose m[] is -1,
  * and SUM_F(w) adds all lanes. */
 
-static const int loop_mask[2 * 16] = {-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
+static const int loop_mask[2 * 16] = {-1, -1, -1, -1, -1, -1, -1, -1,
+                                      -1, -1, -1, -1, -1, -1, -1, -1};
 
-static void loop_copy(size_t c, size_t width, const float *src, size_t lds, float scale,
-                      float *dst, size_t ldd)
+static void loop_copy(size_t c, size_t width, const float *src, size_t lds, float scale, float *dst,
+                      size_t ldd)
 {
     for (size_t t = 0; t < c; t++) {
         const float *from = src + t * lds;
@@ -27,8 +28,8 @@ static void loop_transpose(size_t c, size_t d, const float *x, float *xt)
             xt[i * c + t] = x[t * d + i];
 }
 
-static void loop_features_t(const struct contender_run_of *runs, size_t count, size_t f0,
-                            size_t f1, size_t c, const float *xt, const float *base, float *out)
+static void loop_features_t(const struct contender_run_of *runs, size_t count, size_t f0, size_t f1,
+                            size_t c, const float *xt, const float *base, float *out)
 {
     for (size_t r = 0; r < count; r++) {
         const size_t first = runs[r].to > f0 ? runs[r].to : f0;
@@ -47,9 +48,9 @@ static void loop_features_t(const struct contender_run_of *runs, size_t count, s
 }
 
 /* 8 tokens at a time: their rows stay in L1, and a weight is loaded once for them. */
-static void loop_features_k(const struct contender_run_of *runs, size_t count, size_t f0,
-                            size_t f1, size_t c, size_t d, const float *x, const float *base,
-                            size_t ldb, const float *weight, float *out, size_t ldo)
+static void loop_features_k(const struct contender_run_of *runs, size_t count, size_t f0, size_t f1,
+                            size_t c, size_t d, const float *x, const float *base, size_t ldb,
+                            const float *weight, float *out, size_t ldo)
 {
     for (size_t t0 = 0; t0 < c; t0 += 8) {
         const size_t t1 = t0 + 8 < c ? t0 + 8 : c;
@@ -65,12 +66,10 @@ static void loop_features_k(const struct contender_run_of *runs, size_t count, s
                     w = *(const VU *)(weight + f);
                 if (t1 - t0 == 8) {
                     for (size_t t = t0; t < t0 + 8; t++)
-                        *(VU *)(o + t * ldo) =
-                            (SET_F(xr[t * d]) * w) * *(const VU *)(b + t * ldb);
+                        *(VU *)(o + t * ldo) = (SET_F(xr[t * d]) * w) * *(const VU *)(b + t * ldb);
                 } else {
                     for (size_t t = t0; t < t1; t++)
-                        *(VU *)(o + t * ldo) =
-                            (SET_F(xr[t * d]) * w) * *(const VU *)(b + t * ldb);
+                        *(VU *)(o + t * ldo) = (SET_F(xr[t * d]) * w) * *(const VU *)(b + t * ldb);
                 }
             }
         }
@@ -166,8 +165,8 @@ static void loop_divide(size_t c, size_t dv, const float *den, float *o)
     }
 }
 
-#define CONTENDER_LOOPS                                                                     \
-    {                                                                                       \
-        loop_copy, loop_transpose, loop_features_t, loop_features_k, loop_kernel,           \
-            loop_query_ones, loop_update_ones, loop_divide                                  \
+#define CONTENDER_LOOPS                                                                            \
+    {                                                                                              \
+        loop_copy, loop_transpose, loop_features_t, loop_features_k, loop_kernel, loop_query_ones, \
+            loop_update_ones, loop_divide                                                          \
     }

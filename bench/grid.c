@@ -29,8 +29,12 @@ static size_t list_shapes(const struct bench_grid_options *grid, struct bench_pr
     }
     for (size_t i = 0; i < pair_count; i++) {
         for (size_t terms = 2; terms <= 5; terms++) {
-            struct bench_problem p = {.op = BENCH_PREFILL, .batch = 1, .heads = 1,
-                                      .d = pairs[i][0], .dv = pairs[i][1], .terms = terms};
+            struct bench_problem p = {.op = BENCH_PREFILL,
+                                      .batch = 1,
+                                      .heads = 1,
+                                      .d = pairs[i][0],
+                                      .dv = pairs[i][1],
+                                      .terms = terms};
             const size_t elements = tsa_state_elements(p.d, p.dv, terms);
             if (!elements || elements > grid->max_bytes / sizeof(float))
                 continue;

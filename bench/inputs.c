@@ -49,8 +49,7 @@ static bool make(struct tsa_tensor *t, void **memory, size_t batch, size_t heads
     return *memory;
 }
 
-static void fill(const struct tsa_tensor *t, size_t rows, size_t width, bool sphere,
-                 uint64_t seed)
+static void fill(const struct tsa_tensor *t, size_t rows, size_t width, bool sphere, uint64_t seed)
 {
     double *row = malloc(width * sizeof *row);
     if (!row)
@@ -76,8 +75,7 @@ bool bench_inputs_create(struct bench_inputs *in, const struct bench_problem *p,
     if (!make(&in->q, &in->memory[0], p->batch, p->heads, ring, p->d, dtype, token_major) ||
         !make(&in->k, &in->memory[1], p->batch, kv, ring, p->d, dtype, token_major) ||
         !make(&in->v, &in->memory[2], p->batch, kv, ring, p->dv, dtype, token_major) ||
-        !make(&in->o, &in->memory[3], p->batch, p->heads, out_tokens, p->dv, dtype,
-              token_major)) {
+        !make(&in->o, &in->memory[3], p->batch, p->heads, out_tokens, p->dv, dtype, token_major)) {
         bench_inputs_destroy(in);
         return false;
     }
@@ -98,8 +96,8 @@ void bench_inputs_destroy(struct bench_inputs *in)
 struct tsa_tensor bench_at(const struct tsa_tensor *t, size_t batch, size_t head, size_t token)
 {
     struct tsa_tensor moved = *t;
-    const ptrdiff_t by = (ptrdiff_t)batch * t->batch + (ptrdiff_t)head * t->head +
-                         (ptrdiff_t)token * t->token;
+    const ptrdiff_t by =
+        (ptrdiff_t)batch * t->batch + (ptrdiff_t)head * t->head + (ptrdiff_t)token * t->token;
     moved.data = (char *)t->data + by * (ptrdiff_t)size_of(t->dtype);
     return moved;
 }

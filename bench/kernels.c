@@ -19,8 +19,9 @@ static const char *const kernel_names[] = {
 #undef TSA_KERNEL
 };
 
-static void print_kernel(const struct bench_options *options, const char *isa, const char *dtype, const char *name,
-                         const struct bench_stats *s, struct kernel_cost cost, double peak)
+static void print_kernel(const struct bench_options *options, const char *isa, const char *dtype,
+                         const char *name, const struct bench_stats *s, struct kernel_cost cost,
+                         double peak)
 {
     const double gflops = cost.flops / s->min * 1e-9, gbytes = cost.bytes / s->min * 1e-9;
     if (options->csv) {

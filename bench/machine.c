@@ -181,8 +181,8 @@ enum bench_level bench_machine_level(const struct bench_machine *m, double bytes
 void bench_machine_print(const struct bench_machine *m, FILE *file, const char *prefix)
 {
     fprintf(file, "%scpu          %s\n", prefix, m->cpu);
-    fprintf(file, "%scaches       L1d %zu KiB, L2 %zu KiB, L3 %zu KiB\n", prefix,
-            m->cache[0] >> 10, m->cache[1] >> 10, m->cache[2] >> 10);
+    fprintf(file, "%scaches       L1d %zu KiB, L2 %zu KiB, L3 %zu KiB\n", prefix, m->cache[0] >> 10,
+            m->cache[1] >> 10, m->cache[2] >> 10);
 #if defined(__clang__)
     fprintf(file, "%scompiler     clang %s\n", prefix, __clang_version__);
 #elif defined(__GNUC__)

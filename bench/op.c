@@ -160,8 +160,8 @@ static bool once(struct bench_op_state *op)
     case BENCH_ABSORB:
         if (!reset(op))
             return false;
-        status = tsa_absorb(op->plan, op->states, p->batch, 0, p->n, &in->k, &in->v, op->ws,
-                            &op->err);
+        status =
+            tsa_absorb(op->plan, op->states, p->batch, 0, p->n, &in->k, &in->v, op->ws, &op->err);
         break;
     case BENCH_SOFTMAX:
         status = tsa_softmax(op->plan, p->batch, p->n, p->n, 1, &in->q, &in->k, &in->v, &in->o,

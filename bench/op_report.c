@@ -35,8 +35,8 @@ static double rival_error(struct rival *r)
     double worst = 0;
     rival_work(r, 1);
     for (size_t t = 0; t < n; t += n / 11 + 1) {
-        const double e = bench_row_error(r->in, r->problem, 0, h, t, t + 1,
-                                         bench_at(&r->in->o, 0, h, t).data);
+        const double e =
+            bench_row_error(r->in, r->problem, 0, h, t, t + 1, bench_at(&r->in->o, 0, h, t).data);
         if (!(e <= worst))
             worst = e;
     }
@@ -84,8 +84,7 @@ static bool fill_decode(struct bench_result *r, struct bench_op_state *op,
     struct bench_stats stats;
     double step = op->step;
 
-    if (!bench_op_fill_window(op, op->chunk / 2) ||
-        !bench_measure(timing, &reading, 1, &stats))
+    if (!bench_op_fill_window(op, op->chunk / 2) || !bench_measure(timing, &reading, 1, &stats))
         return false;
     r->us_read = stats.min * 1e6 / rows;
     if (op->cold || !isfinite(step))
@@ -139,8 +138,7 @@ size_t bench_op_report(const struct bench_problem *problem, const struct bench_o
                                                   : (double)problem->n;
         *r = blank(op, options, machine);
         if (i)
-            snprintf(r->contender, sizeof r->contender, "%s",
-                     contender_name(rivals[i].contender));
+            snprintf(r->contender, sizeof r->contender, "%s", contender_name(rivals[i].contender));
         fill_times(r, problem, &stats[i], rows * per_row,
                    i ? contender_chunk(rivals[i].contender) : op->chunk);
         r->max_error = errors[i];
@@ -156,8 +154,7 @@ size_t bench_op_report(const struct bench_problem *problem, const struct bench_o
             goto out;
         r->level = bench_machine_level(machine, bytes);
         if (single)
-            r->percent_bandwidth =
-                100 * r->gbytes / (machine->bandwidth[r->level] * r->threads);
+            r->percent_bandwidth = 100 * r->gbytes / (machine->bandwidth[r->level] * r->threads);
     }
     done = count;
 out:

@@ -30,6 +30,6 @@ static inline float sum_avx2(__m256 w)
 #include "peak_tmpl.h"
 
 const struct bench_unit bench_unit_avx2 = {
-    "avx2",    LANES,     LANES / 2,       PEAK_CHAINS, peak_f32,
-    peak_f64,  peak_read, CONTENDER_LOOPS, TSA_BENCH_FLAGS,
+    "avx2",   LANES,     LANES / 2,       PEAK_CHAINS,     peak_f32,
+    peak_f64, peak_read, CONTENDER_LOOPS, TSA_BENCH_FLAGS,
 };

@@ -24,6 +24,6 @@ typedef int VI __attribute__((vector_size(16), aligned(4), may_alias));
 #include "peak_tmpl.h"
 
 const struct bench_unit bench_unit_neon = {
-    "neon",    LANES,     LANES / 2,       PEAK_CHAINS, peak_f32,
-    peak_f64,  peak_read, CONTENDER_LOOPS, TSA_BENCH_FLAGS,
+    "neon",   LANES,     LANES / 2,       PEAK_CHAINS,     peak_f32,
+    peak_f64, peak_read, CONTENDER_LOOPS, TSA_BENCH_FLAGS,
 };

@@ -25,6 +25,6 @@ typedef float VU;
 #include "peak_tmpl.h"
 
 const struct bench_unit bench_unit_scalar = {
-    "scalar",  LANES,     LANES,           PEAK_CHAINS, peak_f32,
-    peak_f64,  peak_read, CONTENDER_LOOPS, TSA_BENCH_FLAGS,
+    "scalar", LANES,     LANES,           PEAK_CHAINS,     peak_f32,
+    peak_f64, peak_read, CONTENDER_LOOPS, TSA_BENCH_FLAGS,
 };

@@ -15,8 +15,8 @@ static void peak_f32(size_t rounds)
 {
     VF b = SET_F(0.999f), c = SET_F(1e-3f);
 #define START(i) VF a##i = SET_F(1.0f + (float)(i));
-#define STEP(i)                \
-    a##i = FMA_F(a##i, b, c); \
+#define STEP(i)                                                                                    \
+    a##i = FMA_F(a##i, b, c);                                                                      \
     KEEP(a##i);
     EACH_CHAIN(START)
     KEEP(b);
@@ -32,8 +32,8 @@ static void peak_f64(size_t rounds)
 {
     VD b = SET_D(0.999), c = SET_D(1e-3);
 #define START(i) VD a##i = SET_D(1.0 + (double)(i));
-#define STEP(i)                \
-    a##i = FMA_D(a##i, b, c); \
+#define STEP(i)                                                                                    \
+    a##i = FMA_D(a##i, b, c);                                                                      \
     KEEP(a##i);
     EACH_CHAIN(START)
     KEEP(b);

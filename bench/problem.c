@@ -63,16 +63,15 @@ static bool parse_field(const char *text, size_t length, struct bench_problem *p
             return false;
         }
         if (*seen & 1u << i) {
-            snprintf(why, size, "'%.*s': %s is given twice", (int)length, text,
-                     fields[i].meaning);
+            snprintf(why, size, "'%.*s': %s is given twice", (int)length, text, fields[i].meaning);
             return false;
         }
         *seen |= 1u << i;
         *field_of(problem, i) = value;
         return true;
     }
-    snprintf(why, size, "'%.*s' is no field: b, h, k, n, d, dv, t, c and a number are",
-             (int)length, text);
+    snprintf(why, size, "'%.*s' is no field: b, h, k, n, d, dv, t, c and a number are", (int)length,
+             text);
     return false;
 }
 
@@ -82,8 +81,8 @@ bool bench_problem_parse(const char *text, struct bench_problem *problem, char *
     size_t length = colon ? (size_t)(colon - text) : strlen(text), op = 0;
     unsigned seen = 0;
 
-    *problem = (struct bench_problem){
-        .batch = 1, .heads = 1, .n = 8192, .d = 16, .dv = 64, .terms = 3};
+    *problem =
+        (struct bench_problem){.batch = 1, .heads = 1, .n = 8192, .d = 16, .dv = 64, .terms = 3};
     while (op < sizeof op_names / sizeof *op_names &&
            (strlen(op_names[op]) != length || memcmp(text, op_names[op], length) != 0))
         op++;
@@ -116,8 +115,8 @@ bool bench_problem_parse(const char *text, struct bench_problem *problem, char *
 
 void bench_problem_name(struct bench_problem *p)
 {
-    int at = snprintf(p->text, sizeof p->text, "%s:b%zu:h%zu:n%zu:d%zu:dv%zu:t%zu",
-                      op_names[p->op], p->batch, p->heads, p->n, p->d, p->dv, p->terms);
+    int at = snprintf(p->text, sizeof p->text, "%s:b%zu:h%zu:n%zu:d%zu:dv%zu:t%zu", op_names[p->op],
+                      p->batch, p->heads, p->n, p->d, p->dv, p->terms);
     if (p->kv_heads && p->kv_heads != p->heads)
         at += snprintf(p->text + at, sizeof p->text - (size_t)at, ":k%zu", p->kv_heads);
     if (p->chunk)

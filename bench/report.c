@@ -90,8 +90,8 @@ static void print_json(const struct bench_result *r)
 
 static void print_csv(const struct bench_result *r)
 {
-    printf("%s,%s,%s,%s,%d,%zu,%s,", r->problem, r->contender, r->isa,
-           r->compute, r->threads, r->chunk, r->cold ? "cold" : "warm");
+    printf("%s,%s,%s,%s,%d,%zu,%s,", r->problem, r->contender, r->isa, r->compute, r->threads,
+           r->chunk, r->cold ? "cold" : "warm");
     field(r->tokens, ",");
     field(r->seconds_min, ",");
     field(r->seconds_median, ",");
