@@ -98,7 +98,7 @@ static void assert_untouched(const struct desk *s)
 
 #define CONST_STATES(s) ((const struct tsa_state *const *)(s)->states)
 
-/* -- options ------------------------------------------------------------------------------- */
+/* -- options ----------------------------------------------------------------------------------- */
 
 static void refuse_options(const struct tsa_options *options, enum tsa_status want,
                            const char *argument)
@@ -225,7 +225,7 @@ START_TEST(versions)
 }
 END_TEST
 
-/* -- calls ------------------------------------------------------------------------------------ */
+/* -- calls ------------------------------------------------------------------------------------- */
 
 /* Every call that takes the tensor with the given letter. */
 static void refuse_tensor(struct desk *s, char letter, enum tsa_status want, const char *name)
@@ -463,7 +463,7 @@ START_TEST(nonfinite)
 }
 END_TEST
 
-/* max|k|^(n-1) max(1, max|v|) C >= MAX/4 is refused, and what is below is not. Here n = 3, C = 8. */
+/* max|k|^(n-1) max(1, max|v|) C >= MAX/4 is refused, what is below is not. Here n = 3, C = 8. */
 START_TEST(monomial_overflow)
 {
     const enum tsa_dtype dtype = _i == 0 ? TSA_F32 : TSA_F64;
@@ -496,7 +496,7 @@ START_TEST(monomial_overflow)
 }
 END_TEST
 
-/* -- small facts --------------------------------------------------------------------------- */
+/* -- small facts ------------------------------------------------------------------------------- */
 
 START_TEST(facts)
 {

@@ -58,7 +58,7 @@ static void decode(struct result *r, const struct problem *p, size_t token)
     ok(tsa_decode(r->plan, r->states, p->shape.batch, 0, &q, &k, &v, &o, NULL, &err), &err);
 }
 
-/* -- against the definition ------------------------------------------------------------------ */
+/* -- against the definition -------------------------------------------------------------------- */
 
 static const struct shape shapes[] = {
     { 3, 4, 4, 0, 4, 2, 1, 300, 0, L2, COEF_PER_HEAD, TEMP_PER_HEAD },
@@ -97,8 +97,8 @@ START_TEST(definition)
         for (size_t c = 0; c < s.dv; c++) {
             const double got = get(r.o, s.dtype, i * s.dv + c);
             const double ratio = fabs(got - truth[c].value) / truth[c].bound;
-            ck_assert_msg(ratio <= 1, "row %zu, column %zu: %.17g, wanted %.17g: %g bounds", i, c,
-                          got, truth[c].value, ratio);
+            CHECK(ratio <= 1, "row %zu, column %zu: %.17g, wanted %.17g: %g bounds", i, c, got,
+                  truth[c].value, ratio);
             worst = ratio > worst ? ratio : worst;
         }
     }
@@ -109,7 +109,7 @@ START_TEST(definition)
 }
 END_TEST
 
-/* -- constant values ----------------------------------------------------------------------- */
+/* -- constant values --------------------------------------------------------------------------- */
 
 /* Values that do not depend on the token: head g has `base` + `step` g in every column. */
 static void constant_values(struct problem *p, double base, double step)
@@ -134,10 +134,10 @@ static void assert_constant(const struct problem *p, const void *o, size_t rows,
          * these problems, and chains are at most 2 C + F + 30 long */
         const double chain = 2 * (double)s->chunk + (double)p->model.features + 30;
         if (want == 1)
-            ck_assert_msg(got == 1, "%s: element %zu is %.17g, not 1", what, i, got);
+            CHECK(got == 1, "%s: element %zu is %.17g, not 1", what, i, got);
         else
-            ck_assert_msg(fabs(got - want) <= 6 * chain * roundoff(s->dtype) * want,
-                          "%s: element %zu is %.17g, not %.17g", what, i, got, want);
+            CHECK(fabs(got - want) <= 6 * chain * roundoff(s->dtype) * want,
+                  "%s: element %zu is %.17g, not %.17g", what, i, got, want);
     }
 }
 
@@ -202,7 +202,7 @@ START_TEST(constants)
 }
 END_TEST
 
-/* -- rows ------------------------------------------------------------------------------------ */
+/* -- rows -------------------------------------------------------------------------------------- */
 
 START_TEST(first_row)
 {
@@ -246,8 +246,9 @@ START_TEST(running_mean)
             /* weights p(x), |x| <= 1/2, and chains of 2 C + F + 30 steps at most */
             const double k = 4 * (32 + (double)p.model.features + 30);
             const double got = get(r.o, s.dtype, t * s.dv + c);
-            ck_assert_double_le(fabs(got - sum / (double)(t + 1)),
-                                k * roundoff(s.dtype) * 2 * magnitude / (double)(t + 1));
+            CHECK(fabs(got - sum / (double)(t + 1)) <=
+                      k * roundoff(s.dtype) * 2 * magnitude / (double)(t + 1),
+                  "row %zu is %.17g, not the mean %.17g", t, got, sum / (double)(t + 1));
         }
     }
     result_end(&r, &p);
@@ -274,7 +275,7 @@ START_TEST(prefix)
             const char *got = (char *)some.o + h * s.tokens * s.dv * e;
             assert_bits(got, (char *)all.o + h * s.tokens * s.dv * e, s.dtype, n * s.dv, "rows");
             for (size_t i = n * s.dv * e; i < s.tokens * s.dv * e; i++)
-                ck_assert_int_eq((unsigned char)got[i], 0xff);
+                CHECK((unsigned char)got[i] == 0xff, "byte %zu after %zu rows was written", i, n);
         }
         ck_assert_uint_eq(tsa_state_tokens(some.states[0], 0), n);
         result_end(&some, &p);
@@ -313,7 +314,7 @@ START_TEST(nothing_to_do)
 }
 END_TEST
 
-/* -- lives of a state ------------------------------------------------------------------------- */
+/* -- lives of a state -------------------------------------------------------------------------- */
 
 START_TEST(reset_then_rerun)
 {
@@ -334,7 +335,7 @@ START_TEST(reset_then_rerun)
         size_t count;
         double *all = export_all(r.plan, r.states[b], 0, &count);
         for (size_t i = 0; i < count; i++)
-            ck_assert(all[i] == 0);
+            CHECK(all[i] == 0, "sum %zu is left over", i);
         free(all);
     }
     prefill(&fresh, &p, 3, s.tokens);
@@ -417,8 +418,9 @@ START_TEST(small_on_large)
     }
     for (size_t t = s.chunk; t < s.tokens; t++) {
         const double n = (double)t + 1, want = large / n + (n - (double)s.chunk) * small / n;
-        ck_assert_double_le(fabs(get(r.o, s.dtype, t * s.dv) - want),
-                            (double)(4 + s.chunk) * roundoff(s.dtype) * want);
+        CHECK(fabs(get(r.o, s.dtype, t * s.dv) - want) <=
+                  (double)(4 + s.chunk) * roundoff(s.dtype) * want,
+              "row %zu is not %.17g", t, want);
     }
     result_end(&r, &p);
     problem_free(&p);

@@ -7,7 +7,7 @@
 
 #include "support.h"
 
-/* -- counts --------------------------------------------------------------------------------- */
+/* -- counts ------------------------------------------------------------------------------------ */
 
 START_TEST(counts)
 {
@@ -63,7 +63,7 @@ START_TEST(multiplicities)
 }
 END_TEST
 
-/* -- the recurrence against the kernel ------------------------------------------------------- */
+/* -- the recurrence against the kernel --------------------------------------------------------- */
 
 /* One prefill of a problem with one head; the outputs. */
 static void *run(const struct problem *p, struct tsa_state **st, struct tsa_plan *plan)
@@ -142,7 +142,7 @@ START_TEST(additive)
     double *a = export_all(plan, st[0], 0, &count), *b = export_all(plan, st[1], 0, &count);
     const double most = largest(a, count);
     for (size_t i = 0; i < count; i++)
-        ck_assert_double_le(fabs(a[i] - b[i]), 4e-16 * most);
+        CHECK(fabs(a[i] - b[i]) <= 4e-16 * most, "state element %zu", i);
     double x[64 * 4], y[64 * 4];
     const struct tsa_tensor xo = dense(x, TSA_F64, 1, 64, 4), yo = dense(y, TSA_F64, 1, 64, 4);
     const struct tsa_state *const whole[] = { st[0] }, *const sum[] = { st[1] };
@@ -150,7 +150,7 @@ START_TEST(additive)
     ok(tsa_query(plan, sum, 1, 0, 64, &p.q, &yo, NULL, &err), &err);
     const double output = largest(x, 64 * 4);
     for (size_t i = 0; i < 64 * 4; i++)
-        ck_assert_double_le(fabs(x[i] - y[i]), 8 * 1.7e-16 * output);
+        CHECK(fabs(x[i] - y[i]) <= 8 * 1.7e-16 * output, "output %zu", i);
     free(a);
     free(b);
     states_free(st, 3);
@@ -159,7 +159,7 @@ START_TEST(additive)
 }
 END_TEST
 
-/* -- against softmax ------------------------------------------------------------------------- */
+/* -- against softmax --------------------------------------------------------------------------- */
 
 /* d=16, dv=64, a=2, N=2048, unit rows: relative error 6.5e-4 for n=3, 10 to 18 times less with each
  * further term. The softmax is computed here in double, and must be what tsa_softmax finds. */
@@ -269,7 +269,7 @@ START_TEST(negative_entries)
 }
 END_TEST
 
-/* -- a trained model's tensors ------------------------------------------------------------------ */
+/* -- a trained model's tensors ----------------------------------------------------------------- */
 
 /* The array of a file as T. */
 static struct tsa_tensor load(const char *name, enum tsa_dtype dtype, size_t heads, size_t count)
@@ -284,8 +284,8 @@ static struct tsa_tensor load(const char *name, enum tsa_dtype dtype, size_t hea
     return dense(rows, dtype, heads, 384, 8);
 }
 
-/* 5 layers as a batch, 8 heads on 4 kv heads, d = dv = 8, 384 tokens; n = 3, unit rows with a = 2, or
- * raw rows with a = sqrt(8). Raw scores are large and cancel: 2e-6 and 1e-12 are for unit rows. */
+/* 5 layers as a batch, 8 heads on 4 kv heads, d = dv = 8, 384 tokens; n = 3, unit rows with a = 2,
+ * or raw rows with a = sqrt(8). Raw scores are large and cancel: 2e-6 and 1e-12 are for unit rows. */
 START_TEST(story)
 {
     const enum tsa_dtype dtype = _i % 2 == 0 ? TSA_F32 : TSA_F64;

@@ -213,7 +213,7 @@ START_TEST(smaller_workspace)
     ck_assert(status == TSA_EINVAL || status == TSA_ENOMEM);
     ck_assert_str_eq(err.argument, "ws");
     for (size_t i = bytes; i < bytes + 4096; i++)
-        ck_assert_int_eq(memory[i], 0xff);
+        CHECK(memory[i] == 0xff, "byte %zu past the workspace", i);
     free(memory);
     free(out);
     states_free(st, 2);
@@ -225,7 +225,7 @@ START_TEST(smaller_workspace)
 }
 END_TEST
 
-/* -- floating-point mode ------------------------------------------------------------------------ */
+/* -- floating-point mode ----------------------------------------------------------------------- */
 
 #if defined(__SSE2__)
 #define HAVE_MODE 1
@@ -390,7 +390,7 @@ START_TEST(errno_stays)
 }
 END_TEST
 
-/* -- threads ------------------------------------------------------------------------------------- */
+/* -- threads ----------------------------------------------------------------------------------- */
 
 /* Calls from inside a caller's team: one plan, states and outputs of each thread's own. */
 START_TEST(inside_a_team)
@@ -476,7 +476,7 @@ START_TEST(two_threads)
 }
 END_TEST
 
-/* -- sizes ---------------------------------------------------------------------------------------- */
+/* -- sizes ------------------------------------------------------------------------------------- */
 
 /* More sequences than any 16-bit count holds, each of one token: the outputs are the values. */
 START_TEST(many_sequences)
@@ -493,8 +493,8 @@ START_TEST(many_sequences)
     for (int i = 0; i < 2; i++) {
         ok(enter(i, plan, st, &p, 1, out, NULL, &err), &err);
         for (size_t j = 0; j < p.o_count; j++)
-            ck_assert_double_le(
-                ulps(get(out, TSA_F32, j), get(p.v.data, TSA_F32, j), TSA_F32), 1 + 3 * i);
+            CHECK(ulps(get(out, TSA_F32, j), get(p.v.data, TSA_F32, j), TSA_F32) <= 1 + 3 * i,
+                  "output %zu", j);
     }
     free(out);
     states_free(st, batch);

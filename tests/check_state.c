@@ -61,7 +61,7 @@ static struct tsa_plan *layered_plan(const struct problem *p, size_t layers)
     return make_plan(&options);
 }
 
-/* -- merge ------------------------------------------------------------------------------------ */
+/* -- merge ------------------------------------------------------------------------------------- */
 
 /* Lengths on both sides: empty, open windows, exactly folded. */
 static const size_t lengths[][2] = { { 0, 0 },   { 0, 5 },   { 5, 0 },   { 0, 32 }, { 32, 0 },
@@ -196,11 +196,11 @@ START_TEST(merge_parts)
         for (size_t f = 0; f < a.features; f++) {
             for (size_t c = 0; c < s.dv; c++) {
                 const size_t at = f * (size_t)a.stride + c;
-                ck_assert_double_le(ulps(get(a.hi, s.dtype, at), get(b.hi, s.dtype, at), s.dtype),
-                                    1);
+                CHECK(ulps(get(a.hi, s.dtype, at), get(b.hi, s.dtype, at), s.dtype) <= 1,
+                      "feature %zu, column %zu", f, c);
             }
-            ck_assert_double_le(
-                ulps(get(a.ones_hi, s.dtype, f), get(b.ones_hi, s.dtype, f), s.dtype), 1);
+            CHECK(ulps(get(a.ones_hi, s.dtype, f), get(b.ones_hi, s.dtype, f), s.dtype) <= 1,
+                  "feature %zu, ones", f);
         }
     }
     states_free(st, 5);
@@ -248,7 +248,7 @@ START_TEST(large_counts)
 }
 END_TEST
 
-/* -- memory ----------------------------------------------------------------------------------- */
+/* -- memory ------------------------------------------------------------------------------------ */
 
 START_TEST(moved)
 {
@@ -266,7 +266,7 @@ START_TEST(moved)
     absorb(plan, state, 0, &p, 0, 0, 37);
     absorb(plan, state, 1, &p, 0, 20, 31);
     for (size_t i = bytes; i < room + 64; i++) /* not a byte more than it asked for */
-        ck_assert_int_eq(a[i], 0xa5);
+        CHECK(a[i] == 0xa5, "byte %zu past the state", i);
     memcpy(b + 64, a, bytes);
     memset(a, 0xff, room + 64);
     state = (struct tsa_state *)(void *)(b + 64);
@@ -364,7 +364,7 @@ START_TEST(layers)
 }
 END_TEST
 
-/* -- export -------------------------------------------------------------------------------- */
+/* -- export ------------------------------------------------------------------------------------ */
 
 /* In the symmetric basis <phi_m(q), phi_m(k)> = (q.k)^m; states of one token show phi. */
 START_TEST(symmetric_export)
@@ -404,10 +404,10 @@ START_TEST(symmetric_export)
                 const size_t f = p.model.start[m] + r, at = r * 7;
                 sum += out[0][at + s.dv] * out[1][at + s.dv];
                 for (size_t c = 0; c <= s.dv; c++)
-                    ck_assert_double_le(fabs(out[0][at + c] -
-                                             sqrt(p.model.multiplicity[f]) * plain[at + c]),
-                                        4e-16 * fabs(out[0][at + c]));
-                ck_assert(out[0][at + 4] == 42 && out[0][at + 6] == 42);
+                    CHECK(fabs(out[0][at + c] - sqrt(p.model.multiplicity[f]) * plain[at + c]) <=
+                              4e-16 * fabs(out[0][at + c]),
+                          "degree %zu, row %zu, column %zu", m, r, c);
+                CHECK(out[0][at + 4] == 42 && out[0][at + 6] == 42, "written past row %zu", r);
             }
             ck_assert_double_le(fabs(sum - power), 40 * roundoff(s.dtype) * bound);
             free(out[0]);
@@ -421,7 +421,7 @@ START_TEST(symmetric_export)
 }
 END_TEST
 
-/* -- which plan may use which state ------------------------------------------------------------- */
+/* -- which plan may use which state ------------------------------------------------------------ */
 
 START_TEST(fewer_terms)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Plain token-by-token model of the arithmetic (version 1): tables of monomials, and the template for
- * both types. */
+/* Plain token-by-token model of the arithmetic (version 1): tables of monomials, and the template
+ * for both types. */
 #include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Plain token-by-token model of the arithmetic (version 1), for the tests to hold the library to. */
+/* Plain token-by-token model of the arithmetic (version 1): what the library is held to. */
 #ifndef TSA_TEST_MODEL_H
 #define TSA_TEST_MODEL_H
 

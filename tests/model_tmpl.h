@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The model for one type T; included by model.c with T, UINT, FN(name), FMA, SQRT, EMAX, QNAN. It is
- * meant to be read beside the definition of the arithmetic, and does nothing cleverly. */
+/* The model for one type T; included by model.c with T, UINT, FN(name), FMA, SQRT, EMAX, QNAN. It
+ * is meant to be read beside the definition of the arithmetic, and does nothing cleverly. */
 
 /* y = x / |x|, by an exact scaling to about 1 first; a zero row stays zero. */
 static void FN(normalise)(const struct model *m, const T *x, T *y)

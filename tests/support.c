@@ -65,7 +65,7 @@ void ok(enum tsa_status status, const struct tsa_error *err)
                   err->text);
 }
 
-/* -- numbers ------------------------------------------------------------------------------ */
+/* -- numbers ----------------------------------------------------------------------------------- */
 
 uint64_t rng_next(struct rng *r)
 {
@@ -140,7 +140,7 @@ double ulps(double a, double b, enum tsa_dtype dtype)
     return fabs(a - b) / ldexp(2 * roundoff(dtype), e - 1);
 }
 
-/* -- tensors ------------------------------------------------------------------------------ */
+/* -- tensors ----------------------------------------------------------------------------------- */
 
 void strided_make(struct strided *s, enum layout layout, enum tsa_dtype dtype, size_t batch,
                   size_t heads, size_t tokens, size_t width, const void *from)
@@ -203,7 +203,7 @@ void strided_read(const struct strided *s, void *to)
         memset(copy + ((const unsigned char *)row - s->memory), PATTERN, s->width * e);
     }
     for (size_t i = 0; i < s->bytes; i++)
-        ck_assert_msg(copy[i] == PATTERN, "byte %zu between rows was written", i);
+        CHECK(copy[i] == PATTERN, "byte %zu between rows was written", i);
     free(copy);
 }
 
@@ -231,7 +231,7 @@ struct tsa_tensor from_batch(struct tsa_tensor x, size_t batch)
     return x;
 }
 
-/* -- problems ------------------------------------------------------------------------------ */
+/* -- problems ---------------------------------------------------------------------------------- */
 
 static const double odd_coefficients[TSA_MAX_TERMS] = { 1.25,   0.8,    0.61,    0.13,
                                                         0.0525, 0.0071, 0.00213, 0.00031 };
@@ -379,7 +379,7 @@ void states_free(struct tsa_state **states, size_t count)
     free(states);
 }
 
-/* -- comparisons --------------------------------------------------------------------------- */
+/* -- comparisons ------------------------------------------------------------------------------- */
 
 void assert_bits(const void *got, const void *want, enum tsa_dtype dtype, size_t count,
                  const char *what)
@@ -388,9 +388,9 @@ void assert_bits(const void *got, const void *want, enum tsa_dtype dtype, size_t
     if (memcmp(got, want, count * e) == 0)
         return;
     for (size_t i = 0; i < count; i++)
-        ck_assert_msg(memcmp((const char *)got + i * e, (const char *)want + i * e, e) == 0,
-                      "%s: element %zu of %zu is %a, wanted %a", what, i, count,
-                      get(got, dtype, i), get(want, dtype, i));
+        CHECK(memcmp((const char *)got + i * e, (const char *)want + i * e, e) == 0,
+              "%s: element %zu of %zu is %a, wanted %a", what, i, count, get(got, dtype, i),
+              get(want, dtype, i));
 }
 
 void assert_state(const struct tsa_plan *plan, const struct tsa_state *state, size_t layer,
@@ -455,10 +455,9 @@ void assert_export(const struct tsa_plan *plan, const struct tsa_state *state, s
     ck_assert_uint_eq(at, count);
     /* monomials may be rounded or not (8 products); the sum is one chain in double */
     for (size_t i = 0; i < count; i++)
-        ck_assert_msg(fabs(got[i] - want[i]) <=
-                          (8 + (double)head[0]->window) * roundoff(m->dtype) * scale[i],
-                      "%s: exported element %zu is %.17g, wanted %.17g", what, i, got[i],
-                      want[i]);
+        CHECK(fabs(got[i] - want[i]) <=
+                  (8 + (double)head[0]->window) * roundoff(m->dtype) * scale[i],
+              "%s: exported element %zu is %.17g, wanted %.17g", what, i, got[i], want[i]);
     free(want);
     free(got);
 }
@@ -534,7 +533,7 @@ void explicit_row(const struct model *m, size_t h, const void *q, const void *k,
     free(w);
 }
 
-/* -- files ---------------------------------------------------------------------------------- */
+/* -- files ------------------------------------------------------------------------------------- */
 
 const char *data_path(const char *name)
 {

@@ -12,7 +12,7 @@
 #include "model.h"
 #include "tsa.h"
 
-/* -- running ------------------------------------------------------------------------------ */
+/* -- running ----------------------------------------------------------------------------------- */
 
 /* TSA_TEST_QUICK=1: fewer and smaller cases, for emulators and sanitizers. */
 bool quick(void);
@@ -24,7 +24,14 @@ const char *usable_isa(size_t i);
 /* Fail unless OpenMP, where it is on, grants a team of exactly `threads`. */
 void assert_team(int threads);
 
-/* -- numbers ------------------------------------------------------------------------------ */
+/* An assertion for inner loops: Check's own report every success to the parent process. */
+#define CHECK(condition, ...)          \
+    do {                               \
+        if (!(condition))              \
+            ck_abort_msg(__VA_ARGS__); \
+    } while (0)
+
+/* -- numbers ----------------------------------------------------------------------------------- */
 
 struct rng {
     uint64_t state;
@@ -41,7 +48,7 @@ void *make_zeros(size_t count, enum tsa_dtype dtype);
 /* Unit roundoff of T: 2^-24 or 2^-53. */
 double roundoff(enum tsa_dtype dtype);
 
-/* -- tensors ------------------------------------------------------------------------------ */
+/* -- tensors ----------------------------------------------------------------------------------- */
 
 enum layout {
     LAYOUT_BHND,     /* [batch][head][token][width] */
@@ -73,7 +80,7 @@ struct tsa_tensor dense(void *data, enum tsa_dtype dtype, size_t heads, size_t t
 struct tsa_tensor from_token(struct tsa_tensor x, size_t token);
 struct tsa_tensor from_batch(struct tsa_tensor x, size_t batch);
 
-/* -- problems ------------------------------------------------------------------------------ */
+/* -- problems ---------------------------------------------------------------------------------- */
 
 enum coefficients { COEF_TAYLOR, COEF_SHARED, COEF_PER_HEAD };
 enum temperatures { TEMP_TWO, TEMP_SHARED, TEMP_PER_HEAD };
@@ -115,7 +122,7 @@ void states_free(struct tsa_state **states, size_t count);
 /* Fail unless the status is TSA_OK, with the text of the error. */
 void ok(enum tsa_status status, const struct tsa_error *err);
 
-/* -- comparisons --------------------------------------------------------------------------- */
+/* -- comparisons ------------------------------------------------------------------------------- */
 
 /* memcmp of `count` elements; on failure names the element and both values. */
 void assert_bits(const void *got, const void *want, enum tsa_dtype dtype, size_t count,
@@ -142,7 +149,7 @@ struct truth {
 void explicit_row(const struct model *m, size_t h, const void *q, const void *k, const void *v,
                   size_t keys, struct truth *out);
 
-/* -- files ---------------------------------------------------------------------------------- */
+/* -- files ------------------------------------------------------------------------------------- */
 
 /* Path of a file in the data folder, or NULL if it is not there; static memory. */
 const char *data_path(const char *name);
