@@ -275,6 +275,44 @@ START_TEST(threads)
 }
 END_TEST
 
+/* Sequences of one call that stand at different places of their windows: sequence b has absorbed
+ * `step` b tokens before; views that start there have a longer batch stride. */
+START_TEST(uneven)
+{
+    struct problem p;
+    struct tsa_error err;
+    struct shape s = { 5, 19, 3, 16, 4, 2, 3, 90, _i % 2 == 0 ? TSA_F32 : TSA_F64, L2,
+                       COEF_TAYLOR, TEMP_TWO };
+    problem_make(&p, &s, 97);
+    problem_solve(&p);
+    const size_t step = 11, together = s.tokens - (s.batch - 1) * step;
+    for (int team = 1; team <= 5; team += 2) {
+        struct run r;
+        run_begin(&r, &p, NULL, team, (size_t)team - 1);
+        for (size_t b = 1; b < s.batch; b++)
+            feed(&r, PREFILL, b, b + 1, 0, step * b);
+        struct tsa_tensor x[4] = { p.q, p.k, p.v, r.out };
+        for (int j = 0; j < 4; j++)
+            x[j].batch += (ptrdiff_t)step * x[j].token;
+        if (_i / 2 == 0)
+            ok(tsa_prefill(r.plan, r.states, s.batch, 0, together, &x[0], &x[1], &x[2], &x[3],
+                           workspace(&r), &err),
+               &err);
+        for (size_t t = 0; _i / 2 == 1 && t < together; t++) {
+            const struct tsa_tensor q = from_token(x[0], t), k = from_token(x[1], t);
+            const struct tsa_tensor v = from_token(x[2], t), o = from_token(x[3], t);
+            ok(tsa_decode(r.plan, r.states, s.batch, 0, &q, &k, &v, &o, workspace(&r), &err),
+               &err);
+        }
+        for (size_t b = 0; b + 1 < s.batch; b++)
+            feed(&r, PREFILL, b, b + 1, together + step * b, s.tokens);
+        check_run(&r, "uneven sequences");
+        run_end(&r);
+    }
+    problem_free(&p);
+}
+END_TEST
+
 /* A state large enough for the columns of one step to be shared out. */
 START_TEST(decode_columns)
 {
@@ -532,6 +570,7 @@ int main(void)
     tcase_add_loop_test(add_case(suite, "cutting"), cutting, 0, 2 * SHAPES);
     tcase_add_loop_test(add_case(suite, "threads"), threads, 0, 2 * SHAPES);
     tcase_add_loop_test(add_case(suite, "decode_columns"), decode_columns, 0, 2);
+    tcase_add_loop_test(add_case(suite, "uneven"), uneven, 0, 4);
     tcase_add_loop_test(add_case(suite, "layouts"), layouts, 0, 2 * SHAPES);
     tcase_add_loop_test(add_case(suite, "fused"), fused, 0, 2 * SHAPES);
     tcase_add_loop_test(add_case(suite, "broadcast"), broadcast, 0, 2);
