@@ -71,8 +71,8 @@ const struct tsa_isa *kc_isa(int i);
 /* The seed of this run: $TSA_TEST_SEED, else the clock. Prints it when first asked. */
 uint64_t kc_seed(void);
 
-/* Start testing one kernel of one table. The data depend on the seed and the kernel only, so
- * every table sees the same. */
+/* Start testing one kernel of one table. The data depend on the seed, the kernel and the
+ * shapes only, so tables of as many lanes see the same. */
 void kc_open(struct kc *kc, const char *kernel, const struct tsa_isa *isa, size_t elem);
 
 /* Start a case, described by the text: no arrays yet, a new guard side and poison. */

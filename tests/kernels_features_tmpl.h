@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Tests of the kernels that make features: base_t, base_k, psi_t, phi_k, ones_k. */
+/* Tests of the kernels that make features: base_t, base_k, psi_t, phi_k,
+ * psi_k, ones_k. */
 
 /* Kernels may use this much room past the monomials of a row. */
 #define ROOM (2 * (size_t)TSA_MAX_LANES)
@@ -112,27 +113,46 @@ static void one_phi_k(struct kc *kc, const struct KERNELS *table, size_t f0, siz
 {
     const struct tsa_monomials *mono = &model_mono->mono;
     size_t ldb = SOME_LD(kc, mono->base + ROOM), ldp = SOME_LD(kc, f1 - f0 + ROOM);
-    bool weighted = kc_chance(kc, 50);
-    struct kc_array *base, *weight, *phi;
+    struct kc_array *base, *phi;
 
-    kc_case(kc, "d %zu terms %zu features %zu..%zu of %zu rows %zu%s", mono->d, mono->terms, f0, f1,
-            mono->total, rows, weighted ? " weighted" : "");
+    kc_case(kc, "d %zu terms %zu features %zu..%zu of %zu rows %zu", mono->d, mono->terms, f0, f1,
+            mono->total, rows);
     base = kc_scratch(kc, "base", rows, mono->d, ldb);
-    weight = kc_user(kc, "weight", 1, mono->total, 0);
     phi = kc_scratch(kc, "phi", rows, f1 - f0, ldp);
     kc_free(phi, f1 - f0, f1 - f0 + ROOM);
     kc_fill(kc, base, some_variables(kc));
     model.base_k(mono, rows, GOT(base), (ptrdiff_t)ldb);
-    kc_fill(kc, weight, KC_ANY);
     kc_freeze(kc);
     for (SIDES)
-        K->phi_k(mono, f0, f1, rows, P(base), (ptrdiff_t)ldb, weighted ? P(weight) : NULL, P(phi),
-                 (ptrdiff_t)ldp);
+        K->phi_k(mono, f0, f1, rows, P(base), (ptrdiff_t)ldb, P(phi), (ptrdiff_t)ldp);
     kc_finish(kc);
     for (size_t t = 0; t < rows; t++)
         for (size_t f = f0; f < f1; f++)
-            near_monomial(kc, phi, t, f - f0, f, GOT(base) + t * ldb, 1,
-                          weighted ? GOT(weight) : NULL);
+            near_monomial(kc, phi, t, f - f0, f, GOT(base) + t * ldb, 1, NULL);
+}
+
+/* Both rows end with their room: a store past it faults. */
+static void one_psi_k(struct kc *kc, const struct KERNELS *table)
+{
+    const struct tsa_monomials *mono = &model_mono->mono;
+    struct kc_array *base, *weight, *psi;
+
+    kc_case(kc, "d %zu terms %zu", mono->d, mono->terms);
+    base = kc_scratch(kc, "base", 1, mono->d, mono->base + ROOM);
+    weight = kc_user(kc, "weight", 1, mono->total, 0);
+    psi = kc_scratch(kc, "psi", 1, mono->total, mono->total + ROOM);
+    kc_free(base, mono->base, mono->base + ROOM);
+    kc_free(psi, mono->total, mono->total + ROOM);
+    kc_fill(kc, base, some_variables(kc));
+    kc_fill(kc, weight, KC_ANY);
+    kc_freeze(kc);
+    for (SIDES)
+        K->psi_k(mono, P(base), P(weight), P(psi));
+    kc_finish(kc);
+    for (size_t g = mono->d; g < mono->base; g++)
+        near_monomial(kc, base, 0, g, g + 1, BEFORE(base), 1, NULL);
+    for (size_t f = 0; f < mono->total; f++)
+        near_monomial(kc, psi, 0, f, f, BEFORE(base), 1, GOT(weight));
 }
 
 typedef void blocks_fn(struct kc *kc, const struct KERNELS *table, size_t f0, size_t f1,
@@ -221,6 +241,25 @@ static void test_psi_t(struct kc *kc, const struct KERNELS *table)
 static void test_phi_k(struct kc *kc, const struct KERNELS *table)
 {
     all_monos(kc, table, one_phi_k);
+}
+
+static void test_psi_k(struct kc *kc, const struct KERNELS *table)
+{
+    static const unsigned char large[][2] = {{15, 3}, {16, 2}, {16, 3}, {16, 4}, {16, 5}, {17, 3},
+                                             {17, 4}, {31, 3}, {32, 3}, {33, 3}, {64, 3}, {130, 2}};
+    size_t count = 9 * 8 + sizeof large / sizeof *large;
+
+    for (size_t i = 0; i < count; i++) {
+        const unsigned char *shape = i < 9 * 8 ? NULL : large[i - 9 * 8];
+        struct kc_mono mono;
+
+        kc_mono_init(&mono, shape ? shape[0] : 1 + i / 8, shape ? shape[1] : 1 + i % 8);
+        model_mono = &mono;
+        for (size_t n = mono.mono.total > 2000 ? 2 : kc_rounds(kc, 12); n-- > 0;)
+            one_psi_k(kc, table);
+        model_mono = NULL;
+        kc_mono_free(&mono);
+    }
 }
 
 static void one_ones_k(struct kc *kc, const struct KERNELS *table, size_t features, size_t rows)

@@ -110,15 +110,19 @@ static void model_psi_t(const struct tsa_monomials *mono, size_t f0, size_t f1, 
 }
 
 static void model_phi_k(const struct tsa_monomials *mono, size_t f0, size_t f1, size_t rows,
-                        const T *base, ptrdiff_t ldb, const T *weight, T *phi, ptrdiff_t ldp)
+                        const T *base, ptrdiff_t ldb, T *phi, ptrdiff_t ldp)
 {
     (void)mono;
     for (size_t t = 0; t < rows; t++)
-        for (size_t f = f0; f < f1; f++) {
-            T x = monomial(f, base + t * (size_t)ldb, 1);
+        for (size_t f = f0; f < f1; f++)
+            phi[t * (size_t)ldp + f - f0] = monomial(f, base + t * (size_t)ldb, 1);
+}
 
-            phi[t * (size_t)ldp + f - f0] = weight != NULL ? x * weight[f] : x;
-        }
+static void model_psi_k(const struct tsa_monomials *mono, T *base, const T *weight, T *psi)
+{
+    model_base_k(mono, 1, base, 0);
+    for (size_t f = 0; f < mono->total; f++)
+        psi[f] = monomial(f, base, 1) * weight[f];
 }
 
 static void model_ones_k(size_t features, size_t rows, const T *phi, ptrdiff_t ldp, T *sum)
@@ -222,9 +226,9 @@ static T horner(size_t terms, const T *coef, T x)
 /* Keys that query t sees. */
 static size_t seen(size_t keys, ptrdiff_t diag, size_t t)
 {
-    ptrdiff_t last = diag + (ptrdiff_t)t;
+    size_t past = (size_t)diag + t + 1;
 
-    return last < 0 ? 0 : (size_t)last + 1 < keys ? (size_t)last + 1 : keys;
+    return past < keys ? past : keys;
 }
 
 static void model_scores(size_t keys, size_t queries, size_t width, const T *kt, ptrdiff_t ldk,
@@ -268,20 +272,20 @@ static void model_window(size_t rows, size_t width, size_t keys, ptrdiff_t diag,
 }
 
 static void model_decode_state(size_t rows, size_t cols, size_t features, const T *psi,
-                               ptrdiff_t ldp, const T *hi, ptrdiff_t ldh, const T *ones, T *acc,
-                               ptrdiff_t lda, T *den)
+                               ptrdiff_t ldp, const T *const *hi, ptrdiff_t ldh,
+                               const T *const *ones, T *acc, ptrdiff_t lda, T *den)
 {
     for (size_t r = 0; r < rows; r++) {
         for (size_t c = 0; c < cols; c++) {
             T s = 0;
 
             for (size_t f = features; f-- > 0;)
-                s = FMA(psi[r * (size_t)ldp + f], hi[f * (size_t)ldh + c], s);
+                s = FMA(psi[r * (size_t)ldp + f], hi[r][f * (size_t)ldh + c], s);
             acc[r * (size_t)lda + c] = s;
         }
         den[r] = 0;
         for (size_t f = features; f-- > 0;)
-            den[r] = FMA(psi[r * (size_t)ldp + f], ones[f], den[r]);
+            den[r] = FMA(psi[r * (size_t)ldp + f], ones[r][f], den[r]);
     }
 }
 

@@ -129,12 +129,22 @@ static void one_pack_t(struct kc *kc, const struct KERNELS *table, size_t rows, 
 
 static void test_pack_t(struct kc *kc, const struct KERNELS *table)
 {
+    /* around 4 vectors of rows, which go together, and of columns */
+    static const unsigned char edges[] = {1,  15, 16, 17, 31, 32, 33,  47,  48,
+                                          49, 63, 64, 65, 66, 79, 100, 128, 129};
+    static const unsigned char widths[] = {1,  7,  8,  9,  15, 16, 17, 23, 24,
+                                           25, 31, 32, 33, 48, 63, 64, 65, 128};
+
     for (size_t rows = 0; rows <= 2 * TSA_MAX_LANES + 1; rows++)
         for (size_t width = 1; width <= 2 * TSA_MAX_LANES + 1; width++)
             if (kc_keep(kc))
                 one_pack_t(kc, table, rows, width);
-    for (size_t i = kc_rounds(kc, 1200); i-- > 0;)
-        one_pack_t(kc, table, kc_between(kc, 1, 80), kc_between(kc, 1, 140));
+    for (size_t i = 0; i < sizeof edges / sizeof *edges; i++)
+        for (size_t j = 0; j < sizeof widths / sizeof *widths; j++)
+            if (kc_keep(kc))
+                one_pack_t(kc, table, edges[i], widths[j]);
+    for (size_t i = kc_rounds(kc, 400); i-- > 0;)
+        one_pack_t(kc, table, kc_between(kc, 1, 140), kc_between(kc, 1, 140));
 }
 
 static void one_pack_v(struct kc *kc, const struct KERNELS *table, size_t rows, size_t width)

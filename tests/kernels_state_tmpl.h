@@ -50,10 +50,10 @@ static void one_query(struct kc *kc, const struct KERNELS *table, size_t rows, s
 static void test_query(struct kc *kc, const struct KERNELS *table)
 {
     for (size_t rows = 0; rows <= 2 * TSA_MAX_LANES + 1; rows++)
-        for (size_t lines = 0; lines <= 5; lines++)
+        for (size_t vectors = 0; vectors <= 6; vectors++)
             for (size_t features = 0; features <= 20; features++)
                 if (kc_keep(kc))
-                    one_query(kc, table, rows, lines * LINE, features);
+                    one_query(kc, table, rows, vectors * LANES(kc), features);
     for (size_t i = kc_rounds(kc, 200); i-- > 0;)
         one_query(kc, table, kc_between(kc, 1, 70), LINE * kc_between(kc, 1, 160 / LINE),
                   kc_between(kc, 1, 100));
@@ -163,10 +163,10 @@ static void one_update(struct kc *kc, const struct KERNELS *table, size_t featur
 static void updates(struct kc *kc, const struct KERNELS *table, bool fold)
 {
     for (size_t features = 0; features <= 20; features++)
-        for (size_t lines = 0; lines <= 5; lines++)
+        for (size_t vectors = 0; vectors <= 6; vectors++)
             for (size_t rows = 0; rows <= 2 * TSA_MAX_LANES + 1; rows += rows < 8 ? 1 : 5)
                 if (kc_keep(kc))
-                    one_update(kc, table, features, lines * LINE, rows, fold);
+                    one_update(kc, table, features, vectors * LANES(kc), rows, fold);
     for (size_t i = kc_rounds(kc, 200); i-- > 0;)
         one_update(kc, table, kc_between(kc, 1, 80), LINE * kc_between(kc, 1, 160 / LINE),
                    kc_between(kc, 0, 80), fold);
@@ -249,17 +249,54 @@ static void test_merge(struct kc *kc, const struct KERNELS *table)
     folds(kc, table, true);
 }
 
+/* States of the rows of decode_state: all rows share one, each has its own in any order, groups
+ * of neighbours share, or any row has any. */
+static size_t some_states(struct kc *kc, size_t rows, size_t *state)
+{
+    size_t n = rows, group;
+
+    switch (kc_between(kc, 0, 3)) {
+    case 0:
+        n = rows != 0;
+        for (size_t r = 0; r < rows; r++)
+            state[r] = 0;
+        break;
+    case 1:
+        for (size_t r = 0, at; r < rows; r++) {
+            at = kc_between(kc, 0, r);
+            state[r] = state[at];
+            state[at] = r;
+        }
+        break;
+    case 2:
+        group = kc_between(kc, 2, 5);
+        n = (rows + group - 1) / group;
+        for (size_t r = 0; r < rows; r++)
+            state[r] = r / group;
+        break;
+    default:
+        for (size_t r = 0; r < rows; r++)
+            state[r] = kc_between(kc, 0, rows - 1);
+        break;
+    }
+    return n;
+}
+
+#define MOST_DECODE_ROWS (TSA_MAX_LANES + 1)
+
 static void one_decode_state(struct kc *kc, const struct KERNELS *table, size_t rows, size_t cols,
                              size_t features)
 {
     size_t ldp = SOME_LD(kc, features + 2 * TSA_MAX_LANES), ldh = some_line_ld(kc, cols);
-    size_t lda = some_line_ld(kc, cols);
+    size_t lda = some_line_ld(kc, cols), ldo = ROW16(features) + TSA_ROW_PAD;
+    size_t state[MOST_DECODE_ROWS], states = some_states(kc, rows, state);
     struct kc_array *psi, *hi, *ones, *acc, *den;
 
-    kc_case(kc, "rows %zu cols %zu features %zu ldh %zu", rows, cols, features, ldh);
+    kc_case(kc, "rows %zu states %zu cols %zu features %zu ldh %zu", rows, states, cols, features,
+            ldh);
     psi = kc_scratch(kc, "psi", rows, features, ldp);
-    hi = kc_scratch(kc, "hi", features, cols, ldh);
-    ones = kc_scratch(kc, "ones", 1, features, ROW16(features) + TSA_ROW_PAD);
+    hi = kc_scratch(kc, "hi", states * features, cols, ldh);
+    ones = kc_scratch(kc, "ones", states, features, ldo);
     acc = kc_scratch(kc, "acc", rows, cols, lda);
     den = kc_scratch(kc, "den", 1, rows, ROW16(rows));
     kc_free(den, rows, ROW16(rows));
@@ -267,18 +304,28 @@ static void one_decode_state(struct kc *kc, const struct KERNELS *table, size_t 
     kc_fill(kc, hi, some_terms(kc));
     kc_fill(kc, ones, some_terms(kc));
     kc_freeze(kc);
-    for (SIDES)
-        K->decode_state(rows, cols, features, P(psi), (ptrdiff_t)ldp, P(hi), (ptrdiff_t)ldh,
-                        P(ones), P(acc), (ptrdiff_t)lda, P(den));
+    for (SIDES) {
+        const T *hi_of[MOST_DECODE_ROWS], *ones_of[MOST_DECODE_ROWS];
+
+        for (size_t r = 0; r < rows; r++) {
+            hi_of[r] = P(hi) + state[r] * features * ldh;
+            ones_of[r] = P(ones) + state[r] * ldo;
+        }
+        K->decode_state(rows, cols, features, P(psi), (ptrdiff_t)ldp, hi_of, (ptrdiff_t)ldh,
+                        ones_of, P(acc), (ptrdiff_t)lda, P(den));
+    }
     kc_finish(kc);
-    for (size_t r = 0; r < rows; r++)
+    for (size_t r = 0; r < rows; r++) {
+        const T *row_hi = GOT(hi) + state[r] * features * ldh;
+        const T *row_ones = GOT(ones) + state[r] * ldo;
+
         for (size_t c = 0; c <= cols; c++) { /* the column of ones is the last */
             REAL ref = 0, all = 0;
 
             for (size_t f = 0; f < features; f++) {
-                REAL term =
-                    (REAL)GOT(psi)[r * ldp + f] * (c < cols ? GOT(hi)[f * ldh + c] : GOT(ones)[f]);
+                REAL term = c < cols ? row_hi[f * ldh + c] : row_ones[f];
 
+                term *= GOT(psi)[r * ldp + f];
                 ref += term;
                 all += R_FABS(term);
             }
@@ -287,16 +334,18 @@ static void one_decode_state(struct kc *kc, const struct KERNELS *table, size_t 
             else
                 near(kc, den, 0, r, ref, chain_error(features, all));
         }
+    }
 }
 
 static void test_decode_state(struct kc *kc, const struct KERNELS *table)
 {
-    for (size_t rows = 0; rows <= TSA_MAX_LANES + 1; rows++)
-        for (size_t lines = 1; lines <= 9; lines++)
-            for (size_t features = 0; features <= 20; features += features < 9 ? 1 : 4)
+    for (size_t rows = 0; rows <= MOST_DECODE_ROWS; rows++)
+        for (size_t vectors = 1; vectors <= 17; vectors++)
+            for (size_t features = 0; features <= 20; features += kc_between(kc, 1, 9))
                 if (kc_keep(kc))
-                    one_decode_state(kc, table, rows, lines * LINE, features);
-    for (size_t i = kc_rounds(kc, 200); i-- > 0;)
-        one_decode_state(kc, table, kc_between(kc, 1, 12), LINE * kc_between(kc, 1, 256 / LINE),
-                         kc_between(kc, 1, 300));
+                    one_decode_state(kc, table, rows, vectors * LANES(kc), features);
+    for (size_t i = kc_rounds(kc, 60); i-- > 0;)
+        one_decode_state(kc, table, kc_between(kc, 1, MOST_DECODE_ROWS),
+                         LINE * kc_between(kc, 1, 256 / LINE), kc_between(kc, 1, 60));
+    one_decode_state(kc, table, 8, LINE * kc_between(kc, 1, 5), 300);
 }

@@ -57,6 +57,8 @@
 
 #define LINE (TSA_ALIGN / sizeof(T)) /* elements of a cache line */
 #define ROW16(n) tsa_round_up(n, TSA_ROW_PAD)
+/* Elements of a vector of the table: what value columns are counted in. */
+#define LANES(kc) ((kc)->isa->lanes > 1 ? (kc)->isa->lanes * sizeof(float) / sizeof(T) : 1)
 /* A row of at least n elements, padded to 16, sometimes longer. */
 #define SOME_LD(kc, n) (ROW16((n) + 1 - ((n) != 0)) + TSA_ROW_PAD * kc_between(kc, 0, 2))
 

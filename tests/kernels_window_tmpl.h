@@ -134,10 +134,30 @@ static void one_window_ones(struct kc *kc, const struct KERNELS *table, size_t k
 
 static void test_window_ones(struct kc *kc, const struct KERNELS *table)
 {
+    /* around 4 vectors of queries, which go together */
+    static const unsigned char edges[] = {1,  7,  8,  9,  15, 16, 17, 31, 32,  33,
+                                          47, 48, 49, 63, 64, 65, 66, 81, 100, 129};
+    static const unsigned char diags[] = {0, 1, 15, 16, 17, 63, 64};
+
     for (size_t keys = 0; keys <= 2 * TSA_MAX_LANES + 1; keys++)
         for (size_t queries = 0; queries <= 5 * TSA_MAX_LANES + 1; queries++)
             if (kc_keep(kc))
                 one_window_ones(kc, table, keys, queries, some_diag(kc, keys));
+    for (size_t i = 0; i < sizeof edges / sizeof *edges; i++)
+        for (size_t j = 0; j < sizeof diags / sizeof *diags; j++) {
+            size_t queries = edges[i], all = diags[j] + queries; /* keys of the last query */
+            size_t keys[] = {1,
+                             diags[j],
+                             diags[j] + 1U,
+                             diags[j] + 1U + kc_between(kc, 0, queries - 1),
+                             all - 1,
+                             all,
+                             all + kc_between(kc, 1, 70)};
+
+            for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
+                if (kc_keep(kc))
+                    one_window_ones(kc, table, keys[k], queries, diags[j]);
+        }
     for (size_t i = kc_rounds(kc, 300); i-- > 0;) {
         size_t keys = kc_between(kc, 1, 150);
 
