@@ -27,22 +27,27 @@ TSA_INLINE void decode_tile(const int rows, const int nv, const int with_den,
     for (int r = 0; r < rows; r++) {
         den[r] = 0;
         ones[r] = q->ones[r];
-        hi[r] = q->hi[r] + (ptrdiff_t)q->features * q->ldh + col;
+        hi[r] = q->hi[r] + col;
         TSA_UNROLL
         for (int c = 0; c < nv; c++)
             acc[r][c] = v_zero();
     }
-    for (size_t f = q->features; f-- > 0;) {
+    const T *psi = q->psi;
+    const ptrdiff_t ldp = q->ldp, ldh = q->ldh;
+    ptrdiff_t f = (ptrdiff_t)q->features, at = f * ldh;
+    while (f-- > 0) {
+        at -= ldh;
         TSA_UNROLL
         for (int r = 0; r < rows; r++) {
-            const T a = q->psi[r * q->ldp + (ptrdiff_t)f];
-            const V a_r = v_set1(a);
-            hi[r] -= q->ldh;
-            if (with_den)
-                den[r] = s_fma(a, ones[r][f], den[r]);
+            const V a = v_set1(psi[r * ldp + f]);
             TSA_UNROLL
             for (int c = 0; c < nv; c++)
-                acc[r][c] = v_fma(a_r, v_load(hi[r] + c * VL), acc[r][c]);
+                acc[r][c] = v_fma(a, v_load(hi[r] + at + c * VL), acc[r][c]);
+        }
+        if (with_den) {
+            TSA_UNROLL
+            for (int r = 0; r < rows; r++)
+                den[r] = s_fma(psi[r * ldp + f], ones[r][f], den[r]);
         }
     }
     TSA_UNROLL

@@ -32,7 +32,8 @@
 
 #define absmax TSA_NAME(absmax)
 #define pack_one TSA_NAME(pack_one)
-#define load_transposed TSA_NAME(load_transposed)
+#define transpose_full TSA_NAME(transpose_full)
+#define transpose_part TSA_NAME(transpose_part)
 #define inverse_norm TSA_NAME(inverse_norm)
 #define pack_blocks TSA_NAME(pack_blocks)
 #define pack_t TSA_NAME(pack_t)

@@ -50,18 +50,37 @@ static void pack_one(size_t width, const T *src, int l2, T scale, T *out, ptrdif
         out[(ptrdiff_t)c * ldo] = src[c] * e * r * scale;
 }
 
-/* The block of VL rows and columns at src, of which rows x n exist, transposed; 0 elsewhere. */
-TSA_INLINE void load_transposed(size_t rows, size_t n, const T *src, ptrdiff_t stride, V *x)
+/* p[c][r] = src[r][c] for a whole VL x VL block; returns m with the magnitudes of the block, if asked
+ * for. The block must stay in registers, so the partial one is a function of its own. */
+TSA_INLINE V transpose_full(const int magnitudes, const T *src, ptrdiff_t stride, T *p,
+                            ptrdiff_t ldp, V m)
 {
-    if (rows == VL && n == VL) {
-        TSA_UNROLL
-        for (int r = 0; r < VL; r++)
-            x[r] = v_load(src + r * stride);
-    } else {
-        for (size_t r = 0; r < VL; r++)
-            x[r] = r < rows ? v_load_first(src + (ptrdiff_t)r * stride, n) : v_zero();
-    }
+    V x[VL];
+    TSA_UNROLL
+    for (int r = 0; r < VL; r++)
+        x[r] = v_load(src + r * stride);
     v_transpose(x);
+    TSA_UNROLL
+    for (int c = 0; c < VL; c++) {
+        if (magnitudes)
+            m = v_absmax(m, x[c]);
+        v_store(p + c * ldp, x[c]);
+    }
+    return m;
+}
+
+static V transpose_part(size_t rows, size_t cols, const T *src, ptrdiff_t stride, T *p,
+                        ptrdiff_t ldp, V m)
+{
+    V x[VL];
+    for (size_t r = 0; r < VL; r++)
+        x[r] = r < rows ? v_load_first(src + (ptrdiff_t)r * stride, cols) : v_zero();
+    v_transpose(x);
+    for (size_t c = 0; c < cols; c++) {
+        m = v_absmax(m, x[c]);
+        v_store_first(p + (ptrdiff_t)c * ldp, rows, x[c]);
+    }
+    return m;
 }
 
 /* nb blocks of VL rows, or one of `lanes` rows; lanes = rows. The raw transposed rows wait in out
@@ -77,21 +96,12 @@ TSA_INLINE void pack_blocks(const int nb, size_t lanes, size_t width, const T *s
         e[j] = r[j] = v_set1(1);
         for (size_t c = 0; c < width; c += VL) {
             const size_t n = width - c < VL ? width - c : VL;
+            const T *block = src + j * VL * stride + (ptrdiff_t)c;
             T *p = out + (ptrdiff_t)c * ldo + j * VL;
-            V x[VL];
-            load_transposed(lanes, n, src + j * VL * stride + (ptrdiff_t)c, stride, x);
-            if (full && n == VL) {
-                TSA_UNROLL
-                for (int i = 0; i < VL; i++) {
-                    m[j] = v_absmax(m[j], x[i]);
-                    v_store(p + i * ldo, x[i]);
-                }
-            } else {
-                for (size_t i = 0; i < n; i++) {
-                    m[j] = v_absmax(m[j], x[i]);
-                    v_store_first(p + (ptrdiff_t)i * ldo, lanes, x[i]);
-                }
-            }
+            if (full && n == VL)
+                m[j] = transpose_full(1, block, stride, p, ldo, m[j]);
+            else
+                m[j] = transpose_part(lanes, n, block, stride, p, ldo, m[j]);
         }
     }
     if (l2) {
@@ -165,16 +175,11 @@ static void transpose(size_t rows, size_t cols, const T *in, ptrdiff_t ldi, T *o
     for (size_t r = 0; r < rows; r += VL)
         for (size_t c = 0; c < cols; c += VL) {
             const size_t nr = rows - r < VL ? rows - r : VL, nc = cols - c < VL ? cols - c : VL;
+            const T *block = in + (ptrdiff_t)r * ldi + (ptrdiff_t)c;
             T *p = out + (ptrdiff_t)c * ldo + (ptrdiff_t)r;
-            V x[VL];
-            load_transposed(nr, nc, in + (ptrdiff_t)r * ldi + (ptrdiff_t)c, ldi, x);
-            if (nr == VL && nc == VL) {
-                TSA_UNROLL
-                for (int i = 0; i < VL; i++)
-                    v_store(p + i * ldo, x[i]);
-            } else {
-                for (size_t i = 0; i < nc; i++)
-                    v_store_first(p + (ptrdiff_t)i * ldo, nr, x[i]);
-            }
+            if (nr == VL && nc == VL)
+                transpose_full(0, block, ldi, p, ldo, v_zero());
+            else
+                transpose_part(nr, nc, block, ldi, p, ldo, v_zero());
         }
 }

@@ -3,7 +3,8 @@
 # distributed, whatever is built here.
 TSA_SIMD_FILES = simd/decode_tmpl.h simd/features_tmpl.h simd/fold_tmpl.h simd/isa_tmpl.h \
 	simd/kernels.def simd/kernels.h simd/names.h simd/rows_tmpl.h simd/softmax_tmpl.h \
-	simd/state_tmpl.h simd/table_tmpl.h simd/v_avx512.h simd/v_scalar.h simd/window_tmpl.h
+	simd/state_tmpl.h simd/table_tmpl.h simd/v_avx2.h simd/v_avx512.h simd/v_neon.h \
+	simd/v_scalar.h simd/window_tmpl.h simd/isa_avx2.c simd/isa_avx512.c simd/isa_neon.c
 EXTRA_DIST += $(TSA_SIMD_FILES)
 
 noinst_LTLIBRARIES += libk_scalar.la
@@ -16,4 +17,18 @@ noinst_LTLIBRARIES += libk_avx512.la
 libk_avx512_la_SOURCES = simd/isa_avx512.c
 libk_avx512_la_CFLAGS = $(AM_CFLAGS) $(TSA_AVX512_CFLAGS) $(SLEEF_CFLAGS)
 TSA_KERNEL_LIBS += libk_avx512.la
+endif
+
+if TSA_HAVE_AVX2
+noinst_LTLIBRARIES += libk_avx2.la
+libk_avx2_la_SOURCES = simd/isa_avx2.c
+libk_avx2_la_CFLAGS = $(AM_CFLAGS) $(TSA_AVX2_CFLAGS) $(SLEEF_CFLAGS)
+TSA_KERNEL_LIBS += libk_avx2.la
+endif
+
+if TSA_HAVE_NEON
+noinst_LTLIBRARIES += libk_neon.la
+libk_neon_la_SOURCES = simd/isa_neon.c
+libk_neon_la_CFLAGS = $(AM_CFLAGS) $(TSA_NEON_CFLAGS) $(SLEEF_CFLAGS)
+TSA_KERNEL_LIBS += libk_neon.la
 endif

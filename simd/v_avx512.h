@@ -70,7 +70,7 @@ static inline V v_add_from(V a, V b, ptrdiff_t k)
     const unsigned skip = k <= 0 ? 0 : k >= VL ? VL : (unsigned)k;
     return _mm512_mask_add_pd(a, (__mmask8)(0xffu << skip), a, b);
 }
-static inline void v_transpose(V *r)
+TSA_INLINE void v_transpose(V *r)
 {
     V t[8];
     TSA_UNROLL
@@ -149,7 +149,7 @@ static inline V v_add_from(V a, V b, ptrdiff_t k)
     const unsigned skip = k <= 0 ? 0 : k >= VL ? VL : (unsigned)k;
     return _mm512_mask_add_ps(a, (__mmask16)(0xffffu << skip), a, b);
 }
-static inline void v_transpose(V *r)
+TSA_INLINE void v_transpose(V *r)
 {
     V t[16];
     TSA_UNROLL

@@ -53,7 +53,7 @@ static inline V v_inverse_scale(V absmax) { return scale_of(absmax); }
 static inline V v_zero_where_zero(V x, V where) { return where == 0 ? 0 : x; }
 static inline V v_canonical(V x) { return x == x ? x : canonical_nan(); }
 static inline V v_add_from(V a, V b, ptrdiff_t k) { return k <= 0 ? a + b : a; }
-static inline void v_transpose(V *r) { (void)r; }
+TSA_INLINE void v_transpose(V *r) { (void)r; }
 static inline V v_exp(V x)
 {
 #if (defined(__x86_64__) || defined(__i386__)) && defined(__GNUC__)
