@@ -20,3 +20,19 @@ libbench_avx512_la_SOURCES = bench/peak_avx512.c
 libbench_avx512_la_CPPFLAGS = $(AM_CPPFLAGS) -DTSA_BENCH_FLAGS='"$(TSA_AVX512_CFLAGS) $(CFLAGS)"'
 libbench_avx512_la_CFLAGS = $(AM_CFLAGS) $(TSA_AVX512_CFLAGS)
 endif
+
+if TSA_HAVE_AVX2
+TSA_BENCH_LIBS += libbench_avx2.la
+noinst_LTLIBRARIES += libbench_avx2.la
+libbench_avx2_la_SOURCES = bench/peak_avx2.c
+libbench_avx2_la_CPPFLAGS = $(AM_CPPFLAGS) -DTSA_BENCH_FLAGS='"$(TSA_AVX2_CFLAGS) $(CFLAGS)"'
+libbench_avx2_la_CFLAGS = $(AM_CFLAGS) $(TSA_AVX2_CFLAGS)
+endif
+
+if TSA_HAVE_NEON
+TSA_BENCH_LIBS += libbench_neon.la
+noinst_LTLIBRARIES += libbench_neon.la
+libbench_neon_la_SOURCES = bench/peak_neon.c
+libbench_neon_la_CPPFLAGS = $(AM_CPPFLAGS) -DTSA_BENCH_FLAGS='"$(TSA_NEON_CFLAGS) $(CFLAGS)"'
+libbench_neon_la_CFLAGS = $(AM_CFLAGS) $(TSA_NEON_CFLAGS)
+endif

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: MIT */
+/* Vector primitives on AVX2 and FMA: 8 f32 or 4 f64. Included once per arithmetic type;
+ * v_avx512.h says what each does. Masked instructions are for rests only: on some CPUs a masked
+ * store takes as long as twenty plain ones. */
+
+#define v_first TSA_NAME(v_first)
+
+#if TSA_F64
+#define V __m256d
+#define VL 4
+#define v_cast_c _mm256_castsi256_pd
+#define v_bits_c _mm256_castpd_si256
+
+/* All bits in lanes < n, none in the others; 0 <= n <= VL. */
+static inline __m256i v_first(size_t n)
+{
+    static const int64_t mask[2 * VL] = {-1, -1, -1, -1, 0, 0, 0, 0};
+    return _mm256_loadu_si256((const __m256i *)(const void *)(mask + VL - n));
+}
+static inline V v_zero(void) { return _mm256_setzero_pd(); }
+static inline V v_set1(T x) { return _mm256_set1_pd(x); }
+static inline V v_load(const T *p) { return _mm256_loadu_pd(p); }
+static inline void v_store(T *p, V x) { _mm256_storeu_pd(p, x); }
+static inline V v_load_first(const T *p, size_t n)
+{
+    return n == VL ? v_load(p) : _mm256_maskload_pd(p, v_first(n));
+}
+static inline void v_store_first(T *p, size_t n, V x)
+{
+    if (n == VL)
+        v_store(p, x);
+    else
+        _mm256_maskstore_pd(p, v_first(n), x);
+}
+static inline V v_add(V a, V b) { return _mm256_add_pd(a, b); }
+static inline V v_sub(V a, V b) { return _mm256_sub_pd(a, b); }
+static inline V v_mul(V a, V b) { return _mm256_mul_pd(a, b); }
+static inline V v_div(V a, V b) { return _mm256_div_pd(a, b); }
+static inline V v_sqrt(V a) { return _mm256_sqrt_pd(a); }
+static inline V v_fma(V a, V b, V c) { return _mm256_fmadd_pd(a, b, c); }
+static inline V v_max(V a, V b) { return _mm256_max_pd(a, b); }
+static inline T s_fma(T a, T b, T c) { return __builtin_fma(a, b, c); }
+static inline V v_absmax(V a, V x)
+{
+    const V y = _mm256_and_pd(x, v_cast_c(_mm256_set1_epi64x(INT64_MAX)));
+    return _mm256_blendv_pd(a, y, v_cast_c(_mm256_cmpgt_epi64(v_bits_c(y), v_bits_c(a))));
+}
+static inline T s_absmax(V a)
+{
+    a = v_absmax(a, _mm256_permute2f128_pd(a, a, 1));
+    return _mm256_cvtsd_f64(v_absmax(a, _mm256_permute_pd(a, 5)));
+}
+static inline V v_inverse_scale(V absmax)
+{
+    __m256i e = _mm256_srli_epi64(v_bits_c(absmax), 52); /* fits in the low half of its lane */
+    e = _mm256_min_epi32(_mm256_max_epi32(e, _mm256_set1_epi64x(1)), _mm256_set1_epi64x(2045));
+    return v_cast_c(_mm256_slli_epi64(_mm256_sub_epi64(_mm256_set1_epi64x(2046), e), 52));
+}
+static inline V v_zero_where_zero(V x, V where)
+{
+    return _mm256_and_pd(x, _mm256_cmp_pd(where, _mm256_setzero_pd(), _CMP_NEQ_UQ));
+}
+static inline V v_canonical(V x)
+{
+    return _mm256_blendv_pd(x, v_set1(canonical_nan()), _mm256_cmp_pd(x, x, _CMP_UNORD_Q));
+}
+static inline V v_add_from(V a, V b, ptrdiff_t k)
+{
+    const size_t skip = k <= 0 ? 0 : k >= VL ? VL : (size_t)k;
+    return _mm256_blendv_pd(_mm256_add_pd(a, b), a, v_cast_c(v_first(skip)));
+}
+TSA_INLINE void v_transpose(V *r)
+{
+    const V a = _mm256_unpacklo_pd(r[0], r[1]), b = _mm256_unpackhi_pd(r[0], r[1]);
+    const V c = _mm256_unpacklo_pd(r[2], r[3]), d = _mm256_unpackhi_pd(r[2], r[3]);
+    r[0] = _mm256_permute2f128_pd(a, c, 0x20);
+    r[1] = _mm256_permute2f128_pd(b, d, 0x20);
+    r[2] = _mm256_permute2f128_pd(a, c, 0x31);
+    r[3] = _mm256_permute2f128_pd(b, d, 0x31);
+}
+static inline V v_exp(V x) { return Sleef_finz_expd4_u10avx2(x); }
+
+#else
+
+#define V __m256
+#define VL 8
+#define v_cast_c _mm256_castsi256_ps
+#define v_bits_c _mm256_castps_si256
+
+static inline __m256i v_first(size_t n)
+{
+    static const int32_t mask[2 * VL] = {-1, -1, -1, -1, -1, -1, -1, -1};
+    return _mm256_loadu_si256((const __m256i *)(const void *)(mask + VL - n));
+}
+static inline V v_zero(void) { return _mm256_setzero_ps(); }
+static inline V v_set1(T x) { return _mm256_set1_ps(x); }
+static inline V v_load(const T *p) { return _mm256_loadu_ps(p); }
+static inline void v_store(T *p, V x) { _mm256_storeu_ps(p, x); }
+static inline V v_load_first(const T *p, size_t n)
+{
+    return n == VL ? v_load(p) : _mm256_maskload_ps(p, v_first(n));
+}
+static inline void v_store_first(T *p, size_t n, V x)
+{
+    if (n == VL)
+        v_store(p, x);
+    else
+        _mm256_maskstore_ps(p, v_first(n), x);
+}
+static inline V v_add(V a, V b) { return _mm256_add_ps(a, b); }
+static inline V v_sub(V a, V b) { return _mm256_sub_ps(a, b); }
+static inline V v_mul(V a, V b) { return _mm256_mul_ps(a, b); }
+static inline V v_div(V a, V b) { return _mm256_div_ps(a, b); }
+static inline V v_sqrt(V a) { return _mm256_sqrt_ps(a); }
+static inline V v_fma(V a, V b, V c) { return _mm256_fmadd_ps(a, b, c); }
+static inline V v_max(V a, V b) { return _mm256_max_ps(a, b); }
+static inline T s_fma(T a, T b, T c) { return __builtin_fmaf(a, b, c); }
+static inline V v_absmax(V a, V x)
+{
+    const __m256i magnitude = _mm256_set1_epi32(INT32_MAX);
+    return v_cast_c(_mm256_max_epi32(v_bits_c(a), _mm256_and_si256(v_bits_c(x), magnitude)));
+}
+static inline T s_absmax(V a)
+{
+    a = v_absmax(a, _mm256_permute2f128_ps(a, a, 1));
+    a = v_absmax(a, _mm256_permute_ps(a, 0x4e));
+    return _mm256_cvtss_f32(v_absmax(a, _mm256_permute_ps(a, 0xb1)));
+}
+static inline V v_inverse_scale(V absmax)
+{
+    __m256i e = _mm256_srli_epi32(v_bits_c(absmax), 23);
+    e = _mm256_min_epi32(_mm256_max_epi32(e, _mm256_set1_epi32(1)), _mm256_set1_epi32(253));
+    return v_cast_c(_mm256_slli_epi32(_mm256_sub_epi32(_mm256_set1_epi32(254), e), 23));
+}
+static inline V v_zero_where_zero(V x, V where)
+{
+    return _mm256_and_ps(x, _mm256_cmp_ps(where, _mm256_setzero_ps(), _CMP_NEQ_UQ));
+}
+static inline V v_canonical(V x)
+{
+    return _mm256_blendv_ps(x, v_set1(canonical_nan()), _mm256_cmp_ps(x, x, _CMP_UNORD_Q));
+}
+static inline V v_add_from(V a, V b, ptrdiff_t k)
+{
+    const size_t skip = k <= 0 ? 0 : k >= VL ? VL : (size_t)k;
+    return _mm256_blendv_ps(_mm256_add_ps(a, b), a, v_cast_c(v_first(skip)));
+}
+TSA_INLINE void v_transpose(V *r)
+{
+    V t[8];
+    TSA_UNROLL
+    for (int i = 0; i < 8; i += 4) { /* half l of t[i+j]: column 4l+j of rows i..i+3 */
+        const V a = _mm256_unpacklo_ps(r[i], r[i + 1]), b = _mm256_unpackhi_ps(r[i], r[i + 1]);
+        const V c = _mm256_unpacklo_ps(r[i + 2], r[i + 3]);
+        const V d = _mm256_unpackhi_ps(r[i + 2], r[i + 3]);
+        t[i] = _mm256_shuffle_ps(a, c, 0x44);
+        t[i + 1] = _mm256_shuffle_ps(a, c, 0xee);
+        t[i + 2] = _mm256_shuffle_ps(b, d, 0x44);
+        t[i + 3] = _mm256_shuffle_ps(b, d, 0xee);
+    }
+    TSA_UNROLL
+    for (int j = 0; j < 4; j++) {
+        r[j] = _mm256_permute2f128_ps(t[j], t[4 + j], 0x20);
+        r[4 + j] = _mm256_permute2f128_ps(t[j], t[4 + j], 0x31);
+    }
+}
+static inline V v_exp(V x) { return Sleef_finz_expf8_u10avx2(x); }
+#endif
+#undef v_first
+#undef v_cast_c
+#undef v_bits_c

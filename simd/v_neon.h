@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: MIT */
+/* Vector primitives on AArch64 Advanced SIMD (NEON): 4 f32 or 2 f64. Included once per arithmetic
+ * type; v_avx512.h says what each does. */
+
+#if TSA_F64
+#define V float64x2_t
+#define VL 2
+#define v_cast_c vreinterpretq_f64_u64
+#define v_bits_c vreinterpretq_u64_f64
+
+static inline V v_zero(void) { return vdupq_n_f64(0); }
+static inline V v_set1(T x) { return vdupq_n_f64(x); }
+static inline V v_load(const T *p) { return vld1q_f64(p); }
+static inline void v_store(T *p, V x) { vst1q_f64(p, x); }
+static inline V v_load_first(const T *p, size_t n)
+{
+    if (n == VL)
+        return v_load(p);
+    return n > 0 ? vld1q_lane_f64(p, v_zero(), 0) : v_zero();
+}
+static inline void v_store_first(T *p, size_t n, V x)
+{
+    if (n == VL)
+        v_store(p, x);
+    else if (n > 0)
+        vst1q_lane_f64(p, x, 0);
+}
+static inline V v_add(V a, V b) { return vaddq_f64(a, b); }
+static inline V v_sub(V a, V b) { return vsubq_f64(a, b); }
+static inline V v_mul(V a, V b) { return vmulq_f64(a, b); }
+static inline V v_div(V a, V b) { return vdivq_f64(a, b); }
+static inline V v_sqrt(V a) { return vsqrtq_f64(a); }
+static inline V v_fma(V a, V b, V c) { return vfmaq_f64(c, a, b); }
+static inline V v_max(V a, V b) { return vbslq_f64(vcgtq_f64(a, b), a, b); }
+static inline T s_fma(T a, T b, T c) { return __builtin_fma(a, b, c); }
+static inline V v_absmax(V a, V x)
+{
+    const uint64x2_t y = vandq_u64(v_bits_c(x), vdupq_n_u64(INT64_MAX));
+    return v_cast_c(vbslq_u64(vcgtq_u64(y, v_bits_c(a)), y, v_bits_c(a)));
+}
+static inline T s_absmax(V a) { return vgetq_lane_f64(v_absmax(a, vextq_f64(a, a, 1)), 0); }
+static inline V v_inverse_scale(V absmax)
+{
+    /* the exponent fits in the low half of its lane, and halves have a minimum and a maximum */
+    uint32x4_t e = vreinterpretq_u32_u64(vshrq_n_u64(v_bits_c(absmax), 52));
+    e = vmaxq_u32(e, vreinterpretq_u32_u64(vdupq_n_u64(1)));
+    e = vminq_u32(e, vreinterpretq_u32_u64(vdupq_n_u64(2045)));
+    return v_cast_c(vshlq_n_u64(vsubq_u64(vdupq_n_u64(2046), vreinterpretq_u64_u32(e)), 52));
+}
+static inline V v_zero_where_zero(V x, V where)
+{
+    return v_cast_c(vbicq_u64(v_bits_c(x), vceqq_f64(where, v_zero())));
+}
+static inline V v_canonical(V x) { return vbslq_f64(vceqq_f64(x, x), x, v_set1(canonical_nan())); }
+static inline V v_add_from(V a, V b, ptrdiff_t k)
+{
+    const uint64x2_t lane = vcombine_u64(vcreate_u64(0), vcreate_u64(1));
+    const uint64_t skip = k <= 0 ? 0 : (uint64_t)k;
+    return vbslq_f64(vcgeq_u64(lane, vdupq_n_u64(skip)), vaddq_f64(a, b), a);
+}
+TSA_INLINE void v_transpose(V *r)
+{
+    const V a = vtrn1q_f64(r[0], r[1]);
+    r[1] = vtrn2q_f64(r[0], r[1]);
+    r[0] = a;
+}
+static inline V v_exp(V x) { return Sleef_finz_expd2_u10advsimd(x); }
+
+#else
+
+#define V float32x4_t
+#define VL 4
+#define v_cast_c vreinterpretq_f32_u32
+#define v_bits_c vreinterpretq_u32_f32
+
+static inline V v_zero(void) { return vdupq_n_f32(0); }
+static inline V v_set1(T x) { return vdupq_n_f32(x); }
+static inline V v_load(const T *p) { return vld1q_f32(p); }
+static inline void v_store(T *p, V x) { vst1q_f32(p, x); }
+static inline V v_load_first(const T *p, size_t n)
+{
+    if (n == VL)
+        return v_load(p);
+    V x = v_zero();
+    if (n > 0)
+        x = vld1q_lane_f32(p, x, 0);
+    if (n > 1)
+        x = vld1q_lane_f32(p + 1, x, 1);
+    if (n > 2)
+        x = vld1q_lane_f32(p + 2, x, 2);
+    return x;
+}
+static inline void v_store_first(T *p, size_t n, V x)
+{
+    if (n == VL) {
+        v_store(p, x);
+        return;
+    }
+    if (n > 0)
+        vst1q_lane_f32(p, x, 0);
+    if (n > 1)
+        vst1q_lane_f32(p + 1, x, 1);
+    if (n > 2)
+        vst1q_lane_f32(p + 2, x, 2);
+}
+static inline V v_add(V a, V b) { return vaddq_f32(a, b); }
+static inline V v_sub(V a, V b) { return vsubq_f32(a, b); }
+static inline V v_mul(V a, V b) { return vmulq_f32(a, b); }
+static inline V v_div(V a, V b) { return vdivq_f32(a, b); }
+static inline V v_sqrt(V a) { return vsqrtq_f32(a); }
+static inline V v_fma(V a, V b, V c) { return vfmaq_f32(c, a, b); }
+static inline V v_max(V a, V b) { return vbslq_f32(vcgtq_f32(a, b), a, b); }
+static inline T s_fma(T a, T b, T c) { return __builtin_fmaf(a, b, c); }
+static inline V v_absmax(V a, V x)
+{
+    return v_cast_c(vmaxq_u32(v_bits_c(a), vandq_u32(v_bits_c(x), vdupq_n_u32(INT32_MAX))));
+}
+static inline T s_absmax(V a)
+{
+    a = v_absmax(a, vextq_f32(a, a, 2));
+    return vgetq_lane_f32(v_absmax(a, vextq_f32(a, a, 1)), 0);
+}
+static inline V v_inverse_scale(V absmax)
+{
+    uint32x4_t e = vshrq_n_u32(v_bits_c(absmax), 23);
+    e = vminq_u32(vmaxq_u32(e, vdupq_n_u32(1)), vdupq_n_u32(253));
+    return v_cast_c(vshlq_n_u32(vsubq_u32(vdupq_n_u32(254), e), 23));
+}
+static inline V v_zero_where_zero(V x, V where)
+{
+    return v_cast_c(vbicq_u32(v_bits_c(x), vceqq_f32(where, v_zero())));
+}
+static inline V v_canonical(V x) { return vbslq_f32(vceqq_f32(x, x), x, v_set1(canonical_nan())); }
+static inline V v_add_from(V a, V b, ptrdiff_t k)
+{
+    static const uint32_t lane[VL] = {0, 1, 2, 3};
+    const uint32_t skip = k <= 0 ? 0 : k >= VL ? VL : (uint32_t)k;
+    return vbslq_f32(vcgeq_u32(vld1q_u32(lane), vdupq_n_u32(skip)), vaddq_f32(a, b), a);
+}
+TSA_INLINE void v_transpose(V *r)
+{
+    const V a = vzip1q_f32(r[0], r[2]), b = vzip2q_f32(r[0], r[2]);
+    const V c = vzip1q_f32(r[1], r[3]), d = vzip2q_f32(r[1], r[3]);
+    r[0] = vzip1q_f32(a, c);
+    r[1] = vzip2q_f32(a, c);
+    r[2] = vzip1q_f32(b, d);
+    r[3] = vzip2q_f32(b, d);
+}
+static inline V v_exp(V x) { return Sleef_finz_expf4_u10advsimd(x); }
+#endif
+#undef v_cast_c
+#undef v_bits_c
