@@ -380,10 +380,10 @@ static void compare(struct kc *kc, const struct kc_array *a)
 
     for (const unsigned char *p = a->low; p < a->data; p++)
         if (*p != CANARY)
-            kc_fail(kc, "%s: wrote %d bytes before the array", a->name, (int)(a->data - p));
+            kc_fail(kc, "%s: wrote byte %d before the array", a->name, (int)(a->data - p));
     for (const unsigned char *p = a->data + bytes; p < a->high; p++)
         if (*p != CANARY)
-            kc_fail(kc, "%s: wrote %d bytes past the array", a->name, (int)(p - a->data - bytes));
+            kc_fail(kc, "%s: wrote byte %d past the array", a->name, (int)(p - a->data - bytes));
     if (memcmp(a->data, a->want, bytes) == 0)
         return;
     for (size_t i = 0; i < a->elements; i++) {
