@@ -51,11 +51,11 @@ static void test_query(struct kc *kc, const struct KERNELS *table)
 {
     for (size_t rows = 0; rows <= 2 * TSA_MAX_LANES + 1; rows++)
         for (size_t vectors = 0; vectors <= 6; vectors++)
-            for (size_t features = 0; features <= 20; features++)
+            for (size_t features = 0; features <= 20; features += kc_between(kc, 1, 4))
                 if (kc_keep(kc))
                     one_query(kc, table, rows, vectors * LANES(kc), features);
-    for (size_t i = kc_rounds(kc, 200); i-- > 0;)
-        one_query(kc, table, kc_between(kc, 1, 70), LINE * kc_between(kc, 1, 160 / LINE),
+    for (size_t i = kc_rounds(kc, 120); i-- > 0;)
+        one_query(kc, table, kc_between(kc, 1, 50), LINE * kc_between(kc, 1, 160 / LINE),
                   kc_between(kc, 1, 100));
 }
 
@@ -164,10 +164,10 @@ static void updates(struct kc *kc, const struct KERNELS *table, bool fold)
 {
     for (size_t features = 0; features <= 20; features++)
         for (size_t vectors = 0; vectors <= 6; vectors++)
-            for (size_t rows = 0; rows <= 2 * TSA_MAX_LANES + 1; rows += rows < 8 ? 1 : 5)
+            for (size_t rows = 0; rows <= 2 * TSA_MAX_LANES + 1; rows += kc_between(kc, 1, rows < 8 ? 3 : 9))
                 if (kc_keep(kc))
                     one_update(kc, table, features, vectors * LANES(kc), rows, fold);
-    for (size_t i = kc_rounds(kc, 200); i-- > 0;)
+    for (size_t i = kc_rounds(kc, 120); i-- > 0;)
         one_update(kc, table, kc_between(kc, 1, 80), LINE * kc_between(kc, 1, 160 / LINE),
                    kc_between(kc, 0, 80), fold);
 }

@@ -87,11 +87,9 @@ static void test_scores(struct kc *kc, const struct KERNELS *table)
 {
     for (size_t keys = 0; keys <= 2 * TSA_MAX_LANES + 1; keys++)
         for (size_t queries = 0; queries <= 2 * TSA_MAX_LANES + 1; queries++)
-            for (size_t i = kc_rounds(kc, 2); i-- > 0;)
-                if (kc_keep(kc))
-                    one_scores(kc, table, keys, queries, kc_between(kc, 1, 12),
-                               some_diag(kc, keys));
-    for (size_t i = kc_rounds(kc, 200); i-- > 0;) {
+            if (kc_keep(kc))
+                one_scores(kc, table, keys, queries, kc_between(kc, 1, 12), some_diag(kc, keys));
+    for (size_t i = kc_rounds(kc, 120); i-- > 0;) {
         size_t keys = kc_between(kc, 1, 120);
 
         one_scores(kc, table, keys, kc_between(kc, 1, 120), kc_between(kc, 1, 70),
@@ -227,7 +225,7 @@ static void test_window(struct kc *kc, const struct KERNELS *table)
             for (size_t keys = 0; keys <= 20; keys += kc_between(kc, 1, 4))
                 if (kc_keep(kc))
                     one_window(kc, table, rows, width, keys, some_diag(kc, keys));
-    for (size_t i = kc_rounds(kc, 250); i-- > 0;) {
+    for (size_t i = kc_rounds(kc, 120); i-- > 0;) {
         size_t keys = kc_between(kc, 1, 80);
 
         one_window(kc, table, kc_between(kc, 1, 80), kc_between(kc, 1, 150), keys,
