@@ -191,15 +191,18 @@ static void psi_k(const struct tsa_monomials *mono, T *base, const T *weight, T 
     if (top == 1)
         return;
     const size_t *s = mono->suffix + top * (mono->d + 1), *t = s - (mono->d + 1);
-    const T *low = base + mono->start[top - 1] - 1;
     psi += mono->start[top];
     weight += mono->start[top];
     for (size_t i = 0; i < mono->d; i++) {
         const V x = v_set1(base[i]);
-        const size_t n = s[i + 1] - s[i];
-        for (size_t p = 0; p < n; p += VL) {
-            const V w = v_load_first(weight + s[i] + p, n - p < VL ? n - p : VL);
-            v_store(psi + s[i] + p, v_mul(v_mul(x, v_load(low + t[i] + p)), w));
+        const T *low = base + mono->start[top - 1] - 1 + t[i];
+        size_t n = s[i + 1] - s[i];
+        for (; n >= VL; n -= VL, low += VL, psi += VL, weight += VL)
+            v_store(psi, v_mul(v_mul(x, v_load(low)), v_load(weight)));
+        if (n > 0) {
+            v_store(psi, v_mul(v_mul(x, v_load(low)), v_load_first(weight, n)));
+            psi += n;
+            weight += n;
         }
     }
 }

@@ -3,6 +3,7 @@
  * name_f32 or name_f64 through TSA_NAME. A name that is missing here fails to compile. */
 
 #define canonical_nan TSA_NAME(canonical_nan)
+#define s_load TSA_NAME(s_load)
 #define scale_of TSA_NAME(scale_of)
 #define vector TSA_NAME(vector)
 #define table TSA_NAME(table)

@@ -31,23 +31,33 @@ TSA_INLINE V inverse_norm(V sum_of_squares)
     return v_zero_where_zero(r, sum_of_squares);
 }
 
-/* One row: the sum of squares is one chain anyway. */
+/* One row: its norm is one chain anyway. */
 static void pack_one(size_t width, const T *src, int l2, T scale, T *out, ptrdiff_t ldo)
 {
-    T e = 1, r = 1;
+    V e = v_set1(1), r = v_set1(1);
+    const V f = v_set1(scale);
     if (l2) {
-        e = scale_of(absmax(1, width, src, (ptrdiff_t)width));
+        const T down = scale_of(absmax(1, width, src, (ptrdiff_t)width));
         T s = 0;
         for (size_t c = 0; c < width; c++) {
-            const T x = src[c] * e;
+            const T x = s_load(src + c) * down;
             s = s_fma(x, x, s);
         }
-        T lane[VL];
-        v_store(lane, inverse_norm(v_set1(s)));
-        r = lane[0];
+        e = v_set1(down);
+        r = inverse_norm(v_set1(s));
     }
-    for (size_t c = 0; c < width; c++)
-        out[(ptrdiff_t)c * ldo] = src[c] * e * r * scale;
+    for (size_t c = 0; c < width; c += VL) {
+        const size_t n = width - c < VL ? width - c : VL;
+        const V y = v_mul(v_mul(v_mul(v_load_first(src + c, n), e), r), f);
+        if (ldo == 1) {
+            v_store_first(out + c, n, y);
+        } else {
+            T lane[VL];
+            v_store(lane, y);
+            for (size_t i = 0; i < n; i++)
+                out[(ptrdiff_t)(c + i) * ldo] = lane[i];
+        }
+    }
 }
 
 /* p[c][r] = src[r][c] for a whole VL x VL block; returns m with the magnitudes of the block, if asked

@@ -34,6 +34,14 @@ static inline T scale_of(T absmax)
     return absmax;
 }
 
+/* One element of user memory, of any alignment. */
+static inline T s_load(const T *p)
+{
+    T x;
+    memcpy(&x, p, sizeof x);
+    return x;
+}
+
 #include TSA_VECTORS
 typedef V vector;
 

@@ -20,13 +20,13 @@
 
 static inline V v_zero(void) { return 0; }
 static inline V v_set1(T x) { return x; }
-static inline V v_load(const T *p) { return *p; }
-static inline void v_store(T *p, V x) { *p = x; }
-static inline V v_load_first(const T *p, size_t n) { return n ? *p : 0; }
+static inline V v_load(const T *p) { return s_load(p); }
+static inline void v_store(T *p, V x) { memcpy(p, &x, sizeof x); }
+static inline V v_load_first(const T *p, size_t n) { return n ? s_load(p) : 0; }
 static inline void v_store_first(T *p, size_t n, V x)
 {
     if (n)
-        *p = x;
+        memcpy(p, &x, sizeof x);
 }
 static inline V v_add(V a, V b) { return a + b; }
 static inline V v_sub(V a, V b) { return a - b; }

@@ -2,7 +2,6 @@
 /* The calls: checks first, then an engine, then the counts. */
 #include "config.h"
 
-#include <errno.h>
 #ifdef _OPENMP
 #include <omp.h>
 #endif
@@ -26,7 +25,7 @@ static size_t threads_of(const struct tsa_plan *plan)
 #endif
 }
 
-/* Fill call->threads, check what was filled before, and take scratch. */
+/* Check the call as filled so far, then fill call->threads and take scratch. */
 static enum tsa_status begin(struct tsa_call *call, struct tsa_workspace *ws, struct tsa_error *err)
 {
     const struct tsa_plan *plan = call->plan;
@@ -56,33 +55,50 @@ static enum tsa_status begin(struct tsa_call *call, struct tsa_workspace *ws, st
         if (call->o && call->o->data && inputs[i] && inputs[i]->data == call->o->data &&
             call->batch > 0 && call->tokens > 0)
             return tsa_fail(err, TSA_EINVAL, "o", "o overlaps %s", names[i]);
-    const int saved_errno = errno;
-    const struct tsa_fpenv mode = tsa_fpenv_enter();
     status = tsa_check_values(call, err);
-    tsa_fpenv_leave(mode);
-    errno = saved_errno;
     if (status != TSA_OK)
         return status;
+    if (!call->keys && !call->writable && call->tokens > 0)
+        for (size_t b = 0; b < call->batch; b++)
+            if (tsa_state_layer(call->states[b], call->layer)->tokens == 0) {
+                tsa_fail(err, TSA_EINVAL, "states",
+                         "states[%zu] has absorbed no token: there is nothing to average", b);
+                if (err)
+                    err->sequence = (ptrdiff_t)b;
+                return TSA_EINVAL;
+            }
     call->threads = threads_of(plan);
     return tsa_call_begin(call, ws, err);
 }
 
-static enum tsa_status absorb(struct tsa_call *call, void (*run)(const struct tsa_call *),
+/* Check, run and end a call, in the arithmetic's floating-point mode. */
+static enum tsa_status run(struct tsa_call *call, void (*engine)(const struct tsa_call *),
+                           struct tsa_workspace *ws, struct tsa_error *err)
+{
+    const struct tsa_fpenv mode = tsa_fpenv_enter();
+    const enum tsa_status status = begin(call, ws, err);
+    if (status == TSA_OK) {
+        if (call->batch > 0 && call->tokens > 0)
+            engine(call);
+        tsa_call_end(call, ws);
+    }
+    tsa_fpenv_leave(mode);
+    return status == TSA_OK ? tsa_succeed(err) : status;
+}
+
+static enum tsa_status absorb(struct tsa_call *call, void (*engine)(const struct tsa_call *),
                               struct tsa_workspace *ws, struct tsa_error *err)
 {
-    const enum tsa_status status = begin(call, ws, err);
-    if (status != TSA_OK)
-        return status;
-    if (call->batch > 0 && call->tokens > 0)
-        run(call);
-    tsa_call_end(call, ws);
-    for (size_t b = 0; b < call->batch && call->tokens > 0; b++) {
+    const enum tsa_status status = run(call, engine, ws, err);
+    for (size_t b = 0; status == TSA_OK && b < call->batch && call->tokens > 0; b++) {
         struct tsa_layer_head *head = tsa_state_layer(call->states[b], call->layer);
         head->tokens += call->tokens;
-        head->window = (head->window + call->tokens) % call->plan->chunk;
+        head->window += call->tokens;
+        if (head->window >= call->plan->chunk)
+            head->window %= call->plan->chunk;
         call->writable[b]->head.fold = call->plan->chunk;
     }
-    return tsa_succeed(err);
+    return status;
 }
 
 static const struct tsa_state *const *read_only(struct tsa_state *const *states)
@@ -143,23 +159,9 @@ enum tsa_status tsa_query(const struct tsa_plan *plan, const struct tsa_state *c
 {
     if (need(plan, "plan", err))
         return TSA_EINVAL;
-    struct tsa_call call = {.plan = plan, .states = states, .batch = batch, .layer = layer, .tokens = queries, .q = q, .o = o};
-    const enum tsa_status status = begin(&call, ws, err);
-    if (status != TSA_OK)
-        return status;
-    for (size_t b = 0; b < batch && queries > 0; b++)
-        if (tsa_state_tokens(states[b], layer) == 0) {
-            tsa_call_end(&call, ws);
-            tsa_fail(err, TSA_EINVAL, "states", "states[%zu] has absorbed no token: nothing to "
-                                                "average", b);
-            if (err)
-                err->sequence = (ptrdiff_t)b;
-            return TSA_EINVAL;
-        }
-    if (batch > 0 && queries > 0)
-        engine_of(plan)->query(&call);
-    tsa_call_end(&call, ws);
-    return tsa_succeed(err);
+    struct tsa_call call = {.plan = plan, .states = states, .batch = batch, .layer = layer,
+                            .tokens = queries, .q = q, .o = o};
+    return run(&call, engine_of(plan)->query, ws, err);
 }
 
 enum tsa_status tsa_softmax(const struct tsa_plan *plan, size_t batch, size_t queries, size_t keys,
@@ -179,10 +181,5 @@ enum tsa_status tsa_softmax(const struct tsa_plan *plan, size_t batch, size_t qu
     }
     struct tsa_call call = {.plan = plan, .batch = batch, .tokens = queries, .keys = keys,
                             .causal = causal, .q = q, .k = k, .v = v, .o = o};
-    const enum tsa_status status = begin(&call, ws, err);
-    if (status != TSA_OK)
-        return status;
-    engine_of(plan)->softmax(&call);
-    tsa_call_end(&call, ws);
-    return tsa_succeed(err);
+    return run(&call, engine_of(plan)->softmax, ws, err);
 }

@@ -64,9 +64,6 @@ enum tsa_status tsa_check_tensor(const struct tsa_tensor *x, const char *name, s
     if (!x->data)
         return tsa_fail(err, TSA_EINVAL, name, "%s: data is NULL", name);
     const size_t elem = x->dtype == TSA_F64 ? 8 : 4;
-    if ((uintptr_t)x->data % elem)
-        return tsa_fail(err, TSA_EINVAL, name, "%s: data is not aligned to its %zu-byte elements",
-                        name, elem);
     const ptrdiff_t stride[3] = {x->batch, x->head, tokens > 1 ? x->token : 0};
     const size_t count[3] = {batch, heads, tokens};
     /* the farthest element on either side must stay within half the address space */
@@ -131,7 +128,14 @@ static double absmax(const struct tsa_plan *plan, const struct tsa_tensor *x, si
 static double element(const struct tsa_tensor *x, size_t b, size_t h, size_t t, size_t c)
 {
     const void *row = tsa_row(x, b, h, t);
-    return x->dtype == TSA_F64 ? ((const double *)row)[c] : (double)((const float *)row)[c];
+    double d;
+    float f;
+    if (x->dtype == TSA_F64) {
+        memcpy(&d, (const char *)row + c * sizeof d, sizeof d);
+        return d;
+    }
+    memcpy(&f, (const char *)row + c * sizeof f, sizeof f);
+    return f;
 }
 
 struct limits {
@@ -139,6 +143,11 @@ struct limits {
     double quarter;  /* of it: products must stay below */
     double degree;   /* terms - 1 */
 };
+
+static double larger(double x, double y)
+{
+    return x > y ? x : y;
+}
 
 static double power(double x, double degree)
 {
@@ -152,13 +161,13 @@ static double power(double x, double degree)
 static bool key_overflows(const struct tsa_plan *plan, const struct limits *l, double k, double v)
 {
     const double key = plan->normalize == TSA_NORMALIZE_L2 ? 1 : power(k, l->degree);
-    return !(key * fmax(1, v) * (double)plan->chunk < l->quarter);
+    return !(key * larger(1, v) * (double)plan->chunk < l->quarter);
 }
 static bool query_overflows(const struct tsa_plan *plan, const struct limits *l, double q,
                             double scale)
 {
     const double x = plan->normalize == TSA_NORMALIZE_L2 ? 1 : q;
-    return !(power(fmax(1, x * scale), l->degree) * fmax(1, plan->weight_max) < l->quarter);
+    return !(power(larger(1, x * scale), l->degree) * larger(1, plan->weight_max) < l->quarter);
 }
 
 static void place(struct tsa_error *err, size_t b, size_t h, size_t t, ptrdiff_t c)
@@ -249,7 +258,7 @@ static double tensor_absmax(const struct tsa_plan *plan, const struct tsa_tensor
             const double m = absmax(plan, x, b, h, 0, tokens, width);
             if (!(m <= largest))
                 return m;
-            most = fmax(most, m);
+            most = larger(most, m);
         }
     return most;
 }

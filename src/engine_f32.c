@@ -7,6 +7,7 @@
 #include "call.h"
 
 #define T float
+#define OTHER double
 #define TSA_DTYPE TSA_F32
 #define KERNELS(plan) ((plan)->isa->f32)
 #define ENGINE tsa_engine_f32

@@ -7,6 +7,7 @@
 #include "call.h"
 
 #define T double
+#define OTHER float
 #define TSA_DTYPE TSA_F64
 #define KERNELS(plan) ((plan)->isa->f64)
 #define ENGINE tsa_engine_f64

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The schedule, for one arithmetic type: what is computed when, by which thread. Included by
- * engine_f32.c and engine_f64.c, which define T, TSA_DTYPE, KERNELS(plan) and ENGINE.
+ * engine_f32.c and engine_f64.c, which define T, OTHER (the other type that
+ * tensors may hold), TSA_DTYPE, KERNELS(plan) and ENGINE.
  *
  * Work items are (sequence, kv head). Items that fill the team run serially, each on one thread;
  * otherwise chunks run in waves: local sums of all chunks of the wave, then folds in chunk order
@@ -35,10 +36,10 @@ struct item {
     struct window window;
 };
 
-static struct item item_at(const struct tsa_call *call, size_t index)
+static struct item item_of(const struct tsa_call *call, size_t b, size_t g)
 {
     const struct tsa_plan *plan = call->plan;
-    struct item it = {.b = index / plan->kv_heads, .g = index % plan->kv_heads};
+    struct item it = {.b = b, .g = g};
     const struct tsa_state *s = call->states[it.b];
     const struct tsa_layer_head *head = tsa_state_layer(s, call->layer);
     struct tsa_layout own;
@@ -53,6 +54,11 @@ static struct item item_at(const struct tsa_call *call, size_t index)
                             block + l->ones_lo, (ptrdiff_t)l->ldv, head->tokens > head->window};
     it.window = (struct window){block + l->kt, block + l->v, (ptrdiff_t)l->ldk, (ptrdiff_t)l->ldv};
     return it;
+}
+
+static struct item item_at(const struct tsa_call *call, size_t index)
+{
+    return item_of(call, index / call->plan->kv_heads, index % call->plan->kv_heads);
 }
 
 static T *room_at(const struct tsa_call *call, size_t thread)
@@ -86,8 +92,9 @@ static const T *rows_in(const struct tsa_tensor *x, size_t b, size_t h, size_t t
     for (size_t r = 0; r < n; r++)
         for (size_t c = 0; c < width; c++) {
             const ptrdiff_t from = (ptrdiff_t)r * x->token + (ptrdiff_t)c;
-            rows[r * width + c] =
-                x->dtype == TSA_F64 ? (T)((const double *)src)[from] : (T)((const float *)src)[from];
+            OTHER value; /* of any alignment */
+            memcpy(&value, (const char *)src + from * (ptrdiff_t)sizeof value, sizeof value);
+            rows[r * width + c] = (T)value;
         }
     return rows;
 }
@@ -111,10 +118,8 @@ static void rows_out_done(const struct tsa_tensor *x, size_t b, size_t h, size_t
     for (size_t r = 0; r < n; r++)
         for (size_t c = 0; c < width; c++) {
             const ptrdiff_t to = (ptrdiff_t)r * x->token + (ptrdiff_t)c;
-            if (x->dtype == TSA_F64)
-                ((double *)dst)[to] = (double)rows[r * width + c];
-            else
-                ((float *)dst)[to] = (float)rows[r * width + c];
+            const OTHER value = (OTHER)rows[r * width + c];
+            memcpy((char *)dst + to * (ptrdiff_t)sizeof value, &value, sizeof value);
         }
 }
 
@@ -430,7 +435,8 @@ static void prefill_waves(const struct tsa_call *call, T *room, size_t items)
 
 typedef void (*task_fn)(const struct tsa_call *call, T *room, size_t index);
 
-/* Run tasks 0 .. count-1, each with the room of its thread. */
+/* Run tasks 0 .. count-1, each with the room of its thread. The caller has entered the arithmetic's
+ * floating-point mode; the team's threads do so themselves. */
 static void run_tasks(const struct tsa_call *call, size_t count, task_fn task)
 {
 #ifdef _OPENMP
@@ -448,54 +454,67 @@ static void run_tasks(const struct tsa_call *call, size_t count, task_fn task)
         return;
     }
 #endif
-    const struct tsa_fpenv saved = tsa_fpenv_enter();
     for (size_t i = 0; i < count; i++)
         task(call, room_at(call, 0), i);
-    tsa_fpenv_leave(saved);
 }
 
 /* -- single tokens --------------------------------------------------------------------------- */
 
-/* Outputs of one query row for each of n <= TSA_TOKEN_ROWS query heads from `first` on, counted
- * over all sequences: chains over the sums together, then each window. Windows hold `more` tokens
- * than their states count. */
-static void token_outputs(const struct tsa_call *call, T *room, size_t first, size_t n, size_t more)
+/* One row: a query head and the kv head it reads. */
+struct token {
+    const struct item *item;
+    size_t h;
+};
+
+/* The queries of n <= TSA_TOKEN_ROWS rows. */
+static void token_queries(const struct tsa_call *call, T *room, const struct token *tokens,
+                          size_t n)
+{
+    const struct tsa_plan *plan = call->plan;
+    const int l2 = plan->normalize == TSA_NORMALIZE_L2;
+    for (size_t i = 0; i < n; i++) {
+        ptrdiff_t stride;
+        const T *src = rows_in(call->q, tokens[i].item->b, tokens[i].h, 0, 1, plan->d,
+                               room + plan->room.rows, &stride);
+        KERNELS(plan)->pack_t(1, plan->d, src, stride, l2, coefficients_of(plan, tokens[i].h).scale,
+                              room + plan->room.qbase + i * plan->room.ld_base, 1);
+    }
+}
+
+/* Their outputs: features, weights of the windows, the chains over the sums of all rows together,
+ * then those over the windows. These hold `more` tokens than the states count. */
+static void token_outputs(const struct tsa_call *call, T *room, const struct token *tokens,
+                          size_t n, size_t more)
 {
     const struct tsa_plan *plan = call->plan;
     const struct tsa_room *r = &plan->room;
-    const int l2 = plan->normalize == TSA_NORMALIZE_L2;
     const ptrdiff_t ldv = (ptrdiff_t)plan->layout.ldv;
-    T *acc = room + r->acc, *den = room + r->den;
+    T *acc = room + r->acc, *den = room + r->den, *w = room + r->weights, *q = room + r->qbase;
     const T *hi[TSA_TOKEN_ROWS], *ones[TSA_TOKEN_ROWS];
-    size_t rows = 0; /* of psi, acc and den: heads whose state has sums */
-    ptrdiff_t stride;
-    for (size_t i = 0; i < n; i++) {
-        const struct item it = item_at(call, (first + i) / plan->group);
-        const size_t h = (first + i) % plan->heads;
-        const struct coefficients c = coefficients_of(plan, h);
-        T *q = room + r->qbase + i * r->ld_base;
-        const T *src = rows_in(call->q, it.b, h, 0, 1, plan->d, room + r->rows, &stride);
-        KERNELS(plan)->pack_t(1, plan->d, src, stride, l2, c.scale, q, 1);
-        if (it.sums.folded) {
+    const size_t ldw = tsa_round_up(plan->chunk, TSA_ROW_PAD);
+    size_t rows = 0; /* of psi, acc and den */
+    for (size_t i = 0; i < n; i++, q += r->ld_base) {
+        const struct item *it = tokens[i].item;
+        const struct coefficients c = coefficients_of(plan, tokens[i].h);
+        if (it->sums.folded) {
             KERNELS(plan)->psi_k(&plan->mono, q, c.weight, room + r->psi + rows * r->ld_psi);
-            hi[rows] = it.sums.hi;
-            ones[rows++] = it.sums.ones_hi;
+            hi[rows] = it->sums.hi;
+            ones[rows++] = it->sums.ones_hi;
         }
+        KERNELS(plan)->decode_scores(it->open + more, plan->d, it->window.kt, it->window.ldk, q,
+                                     plan->terms, c.coef, w + i * ldw);
     }
     if (rows > 0)
         KERNELS(plan)->decode_state(rows, plan->layout.ldv, plan->mono.total, room + r->psi,
                                     (ptrdiff_t)r->ld_psi, hi, ldv, ones, acc, ldv, den);
     for (size_t i = 0; i < n; i++) {
-        const struct item it = item_at(call, (first + i) / plan->group);
-        const size_t h = (first + i) % plan->heads, keys = it.open + more;
-        KERNELS(plan)->decode_scores(keys, plan->d, it.window.kt, it.window.ldk,
-                                     room + r->qbase + i * r->ld_base, plan->terms,
-                                     coefficients_of(plan, h).coef, room + r->weights);
-        T *dst = rows_out(call->o, it.b, h, 0, plan->dv, room + r->rows, &stride);
-        KERNELS(plan)->decode_window(plan->dv, keys, room + r->weights, it.window.v, ldv, acc, *den,
-                                     !it.sums.folded, dst);
-        rows_out_done(call->o, it.b, h, 0, 1, plan->dv, room + r->rows);
-        if (it.sums.folded) {
+        const struct item *it = tokens[i].item;
+        ptrdiff_t stride;
+        T *dst = rows_out(call->o, it->b, tokens[i].h, 0, plan->dv, room + r->rows, &stride);
+        KERNELS(plan)->decode_window(plan->dv, it->open + more, w + i * ldw, it->window.v, ldv, acc,
+                                     *den, !it->sums.folded, dst);
+        rows_out_done(call->o, it->b, tokens[i].h, 0, 1, plan->dv, room + r->rows);
+        if (it->sums.folded) {
             acc += ldv;
             den++;
         }
@@ -517,27 +536,43 @@ static size_t token_tasks(const struct tsa_call *call)
     return (items + together - 1) / together;
 }
 
-/* One token of some kv heads: append it, attend from all their query heads, fold. */
+/* One token of some kv heads: attend from all their query heads, append it, fold. Without k the
+ * states are only read. Nothing is read
+ * back soon after it was stored where that can be helped: a load that spans several stores waits. */
 static void token_task(const struct tsa_call *call, T *room, size_t index)
 {
     const struct tsa_plan *plan = call->plan;
-    const size_t items = call->batch * plan->kv_heads, together = items_together(call);
-    const size_t first = index * together, left = items - first;
-    const size_t end = first + (left < together ? left : together);
-    const size_t more = call->k ? 1 : 0;
-    for (size_t i = first; more && i < end; i++) {
-        const struct item it = item_at(call, i);
-        append(call, room, &it, &it.window, it.open, 0, 1);
+    const size_t total = call->batch * plan->kv_heads, together = items_together(call);
+    const size_t first = index * together, left = total - first;
+    const size_t count = left < together ? left : together, more = call->k ? 1 : 0;
+    const size_t rows = count * plan->group;
+    struct item items[TSA_TOKEN_ROWS];
+    struct token tokens[TSA_TOKEN_ROWS];
+    items[0] = item_at(call, first);
+    for (size_t i = 1; i < count; i++) {
+        const struct item *it = &items[i - 1];
+        const bool last = it->g + 1 == plan->kv_heads;
+        items[i] = item_of(call, last ? it->b + 1 : it->b, last ? 0 : it->g + 1);
     }
-    for (size_t h = first * plan->group; h < end * plan->group; h += TSA_TOKEN_ROWS) {
-        const size_t rest = end * plan->group - h;
-        token_outputs(call, room, h, rest < TSA_TOKEN_ROWS ? rest : TSA_TOKEN_ROWS, more);
+    const struct item *it = items;
+    size_t h = it->g * plan->group;
+    for (size_t row = 0; row < rows; row += TSA_TOKEN_ROWS) {
+        const size_t n = rows - row < TSA_TOKEN_ROWS ? rows - row : TSA_TOKEN_ROWS;
+        for (size_t i = 0; i < n; i++) {
+            tokens[i] = (struct token){it, h};
+            if (++h == (it->g + 1) * plan->group && i + 1 + row < rows) {
+                it++;
+                h = it->g * plan->group;
+            }
+        }
+        token_queries(call, room, tokens, n);
+        for (size_t i = 0; more && row == 0 && i < count; i++)
+            append(call, room, &items[i], &items[i].window, items[i].open, 0, 1);
+        token_outputs(call, room, tokens, n, more);
     }
-    for (size_t i = first; more && i < end; i++) {
-        const struct item it = item_at(call, i);
-        if (it.open + 1 == plan->chunk)
-            fold_window(call, room, &it.window, &it.sums);
-    }
+    for (size_t i = 0; more && i < count; i++)
+        if (items[i].open + 1 == plan->chunk)
+            fold_window(call, room, &items[i].window, &items[i].sums);
 }
 
 static void decode(const struct tsa_call *call)

@@ -46,7 +46,8 @@ static inline struct tsa_fpenv tsa_fpenv_enter(void)
 static inline void tsa_fpenv_leave(struct tsa_fpenv saved)
 {
 #if defined(__SSE2__)
-    _mm_setcsr(saved.control);
+    if (_mm_getcsr() != saved.control)
+        _mm_setcsr(saved.control);
 #elif defined(__aarch64__)
     __asm__ volatile("msr fpsr, %0" : : "r"(saved.status));
     __asm__ volatile("msr fpcr, %0" : : "r"(saved.control));
