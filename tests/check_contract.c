@@ -469,6 +469,7 @@ START_TEST(misaligned)
         }
         strided_make(&o, LAYOUT_GAPS, s.dtype, s.batch, s.heads, s.tokens, s.dv, NULL);
         memmove(o.memory + off, o.memory, o.bytes - 8);
+        memset(o.memory, o.memory[o.bytes - 1], off); /* what lies between rows */
         o.tensor.data = (char *)o.tensor.data + off;
         run_views(&p, NULL, 2, &view[0], &view[1], &view[2], &o, off == 4 ? 1 : s.tokens);
         strided_free(&o);

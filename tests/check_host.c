@@ -503,11 +503,13 @@ START_TEST(many_sequences)
 }
 END_TEST
 
-/* Strides past 2^31 elements, in memory that is mostly never touched. */
+/* Strides past 2^31 elements of tokens or of heads, in memory that is mostly never touched. */
 START_TEST(huge_strides)
 {
-    const size_t far = ((size_t)1 << 31) + 77, bytes = 4 * 3 * far;
-    struct shape s = { 3, 5, 3, 2, 2, 1, 1, 2, TSA_F32, TSA_NORMALIZE_L2, COEF_TAYLOR, TEMP_TWO };
+    const ptrdiff_t far = (ptrdiff_t)(((uint64_t)1 << 31) + 77);
+    const size_t bytes = 4 * ((size_t)far + 10000);
+    struct shape s = { 3, 5, 3, 1 + (size_t)_i / 2, 2, 2, 1, 2, TSA_F32, TSA_NORMALIZE_L2,
+                       COEF_TAYLOR, TEMP_TWO };
     struct problem p;
     struct tsa_error err;
     float *room = sizeof far < 8 ? MAP_FAILED
@@ -519,23 +521,21 @@ START_TEST(huge_strides)
     problem_solve(&p);
     struct tsa_plan *plan = problem_plan(&p, NULL, 2);
     struct tsa_state **st = states_make(plan, 1);
-    struct tsa_tensor q = p.q, k = p.k, v = p.v, o = p.q;
-    struct tsa_tensor *x[] = { &q, &k, &v, &o };
+    const float *from[] = { p.q.data, p.k.data, p.v.data, p.o };
+    struct tsa_tensor x[4] = { { 0 } };
     for (int j = 0; j < 4; j++) {
-        x[j]->data = room + 1000 * j;
-        x[j]->token = (ptrdiff_t)far;
-        x[j]->head = 100;
+        x[j].data = room + 1000 * j;
+        x[j].dtype = TSA_F32;
+        x[j].token = _i % 2 == 0 ? far : 100;
+        x[j].head = _i % 2 == 0 ? 100 : far;
+        for (ptrdiff_t i = 0; j < 3 && i < 4; i++) /* head i / 2, token i % 2 */
+            memcpy((float *)x[j].data + i / 2 * x[j].head + i % 2 * x[j].token,
+                   from[j] + i * (j < 2 ? 3 : 5), j < 2 ? 12 : 20);
     }
-    for (size_t t = 0; t < 2; t++) {
-        for (size_t h = 0; h < 2; h++)
-            memcpy(room + t * far + 100 * h, (float *)p.q.data + (h * 2 + t) * 3, 12);
-        memcpy(room + t * far + 1000, (float *)p.k.data + t * 3, 12);
-        memcpy(room + t * far + 2000, (float *)p.v.data + t * 5, 20);
-    }
-    ok(tsa_prefill(plan, st, 1, 0, 2, &q, &k, &v, &o, NULL, &err), &err);
-    for (size_t i = 0; i < 4; i++)
-        assert_bits(room + i % 2 * far + 3000 + i / 2 * 100, (float *)p.o + i * 5, TSA_F32, 5,
-                    "far away");
+    ok(tsa_prefill(plan, st, 1, 0, 2, &x[0], &x[1], &x[2], &x[3], NULL, &err), &err);
+    for (ptrdiff_t i = 0; i < 4; i++)
+        assert_bits((float *)x[3].data + i / 2 * x[3].head + i % 2 * x[3].token, from[3] + i * 5,
+                    TSA_F32, 5, "far away");
     munmap(room, bytes);
     states_free(st, 1);
     tsa_plan_destroy(plan);
@@ -559,6 +559,6 @@ int main(void)
     tcase_add_test(process, two_threads);
     TCase *sizes = add_case(suite, "sizes");
     tcase_add_test(sizes, many_sequences);
-    tcase_add_test(sizes, huge_strides);
+    tcase_add_loop_test(sizes, huge_strides, 0, 4);
     return run_suite(suite);
 }
