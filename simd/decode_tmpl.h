@@ -62,8 +62,9 @@ TSA_INLINE void decode_tile(const int rows, const int nv, const int with_den,
 
 /* Up to 16 accumulators; 8 hide the latency of the fma. */
 #define TSA_DECODE_TILES(X)                                                                        \
-    X(1, 1) X(1, 2) X(1, 3) X(1, 4) X(1, 5) X(1, 6) X(1, 7) X(1, 8)                                \
-    X(2, 1) X(2, 2) X(2, 3) X(2, 4) X(4, 1) X(4, 2) X(4, 3) X(4, 4) X(8, 1) X(8, 2)
+    X(1, 1)                                                                                        \
+    X(1, 2) X(1, 3) X(1, 4) X(1, 5) X(1, 6) X(1, 7) X(1, 8) X(2, 1) X(2, 2) X(2, 3) X(2, 4)        \
+        X(4, 1) X(4, 2) X(4, 3) X(4, 4) X(8, 1) X(8, 2)
 #define X(rows, nv)                                                                                \
     static void TSA_NAME(decode_##rows##x##nv)(const struct decode_args *q, size_t col)            \
     {                                                                                              \
@@ -91,7 +92,7 @@ static void decode_state(size_t rows, size_t cols, size_t features, const T *psi
         const size_t left = rows - r;
         const size_t n = left >= 8 && vectors <= 2 ? 8 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
         const size_t widest = n == 1 ? TSA_DECODE_VECTORS : 4;
-        const struct decode_args q = {features, psi + (ptrdiff_t)r * ldp, ldp, hi + r,     ldh,
+        const struct decode_args q = {features, psi + (ptrdiff_t)r * ldp, ldp, hi + r, ldh,
                                       ones + r, acc + (ptrdiff_t)r * lda, lda, den + r};
         for (size_t c = 0; c < vectors;) {
             const size_t nv = vectors - c < widest ? vectors - c : widest;
@@ -128,8 +129,8 @@ TSA_INLINE void decode_score_vectors(const int nv, size_t width, const T *kt, pt
         v_store(w + c * VL, p[c]);
 }
 
-static void decode_scores(size_t keys, size_t width, const T *kt, ptrdiff_t ldk, const T *q, size_t terms,
-                   const T *coef, T *w)
+static void decode_scores(size_t keys, size_t width, const T *kt, ptrdiff_t ldk, const T *q,
+                          size_t terms, const T *coef, T *w)
 {
     size_t i = 0;
     for (; i + 3 * VL < keys; i += 4 * VL)
@@ -140,8 +141,9 @@ static void decode_scores(size_t keys, size_t width, const T *kt, ptrdiff_t ldk,
         decode_score_vectors(1, width, kt + i, ldk, q, terms, coef, w + i);
 }
 
-TSA_INLINE void decode_window_vectors(const int nv, size_t left, size_t keys, const T *w, const T *v,
-                                      ptrdiff_t ldv, const T *acc, T den, int first, T *dst)
+TSA_INLINE void decode_window_vectors(const int nv, size_t left, size_t keys, const T *w,
+                                      const T *v, ptrdiff_t ldv, const T *acc, T den, int first,
+                                      T *dst)
 {
     V s[TSA_DECODE_VECTORS];
     TSA_UNROLL
@@ -165,8 +167,8 @@ TSA_INLINE void decode_window_vectors(const int nv, size_t left, size_t keys, co
     }
 }
 
-static void decode_window(size_t width, size_t keys, const T *w, const T *v, ptrdiff_t ldv, const T *acc,
-                   T den, int first, T *dst)
+static void decode_window(size_t width, size_t keys, const T *w, const T *v, ptrdiff_t ldv,
+                          const T *acc, T den, int first, T *dst)
 {
     if (first)
         den = 0;

@@ -113,8 +113,8 @@ TSA_INLINE void psi_run(const int nv, size_t n, const T *x, const T *low, ptrdif
     }
 }
 
-static void psi_t(const struct tsa_monomials *mono, size_t f0, size_t f1, size_t cols, const T *base,
-                  ptrdiff_t ldb, const T *weight, T *psi, ptrdiff_t ldp)
+static void psi_t(const struct tsa_monomials *mono, size_t f0, size_t f1, size_t cols,
+                  const T *base, ptrdiff_t ldb, const T *weight, T *psi, ptrdiff_t ldp)
 {
     if (f0 >= f1)
         return;
@@ -155,8 +155,8 @@ TSA_INLINE void phi_run(size_t n, size_t rows, const T *x, const T *low, ptrdiff
     }
 }
 
-static void phi_k(const struct tsa_monomials *mono, size_t f0, size_t f1, size_t rows, const T *base,
-                  ptrdiff_t ldb, T *phi, ptrdiff_t ldp)
+static void phi_k(const struct tsa_monomials *mono, size_t f0, size_t f1, size_t rows,
+                  const T *base, ptrdiff_t ldb, T *phi, ptrdiff_t ldp)
 {
     if (f0 >= f1)
         return;

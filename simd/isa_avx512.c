@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The AVX-512 kernels: built with TSA_AVX512_CFLAGS, reached through tsa_isa_avx512. */
-#if !defined(__AVX512F__) || !defined(__AVX512DQ__) || !defined(__AVX512BW__) ||                  \
+#if !defined(__AVX512F__) || !defined(__AVX512DQ__) || !defined(__AVX512BW__) ||                   \
     !defined(__AVX512VL__) || !defined(__FMA__)
 #error "isa_avx512.c must be built with TSA_AVX512_CFLAGS"
 #endif
@@ -13,5 +13,8 @@
  * 16 or more independent chains hide the latency of the fma. */
 #define TSA_TILES(X) TSA_ROWS_16(X, 1) TSA_ROWS_12(X, 2) TSA_ROWS_8(X, 3) TSA_ROWS_6(X, 4)
 #define TSA_TILE_VECTORS 4
-#define TSA_TILE_ROWS {0, 16, 12, 8, 6}
+#define TSA_TILE_ROWS                                                                              \
+    {                                                                                              \
+        0, 16, 12, 8, 6                                                                            \
+    }
 #include "isa_tmpl.h"

@@ -10,5 +10,8 @@
 #define TSA_VECTORS "v_scalar.h"
 #define TSA_TILES(X) TSA_ROWS_4(X, 1)
 #define TSA_TILE_VECTORS 1
-#define TSA_TILE_ROWS {0, 4}
+#define TSA_TILE_ROWS                                                                              \
+    {                                                                                              \
+        0, 4                                                                                       \
+    }
 #include "isa_tmpl.h"

@@ -60,8 +60,8 @@ static void pack_one(size_t width, const T *src, int l2, T scale, T *out, ptrdif
     }
 }
 
-/* p[c][r] = src[r][c] for a whole VL x VL block; returns m with the magnitudes of the block, if asked
- * for. The block must stay in registers, so the partial one is a function of its own. */
+/* p[c][r] = src[r][c] for a whole VL x VL block; returns m with the magnitudes of the block, if
+ * asked for. The block must stay in registers, so the partial one is a function of its own. */
 TSA_INLINE V transpose_full(const int magnitudes, const T *src, ptrdiff_t stride, T *p,
                             ptrdiff_t ldp, V m)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Exact softmax, one query at a time: the yardstick, kept plain. */
 
-static void softmax(size_t keys, size_t d, const T *kt, ptrdiff_t ldk, const T *q, size_t width, const T *v,
-             ptrdiff_t ldv, T *max, T *sum, T *acc, T *scratch)
+static void softmax(size_t keys, size_t d, const T *kt, ptrdiff_t ldk, const T *q, size_t width,
+                    const T *v, ptrdiff_t ldv, T *max, T *sum, T *acc, T *scratch)
 {
     if (keys == 0)
         return;

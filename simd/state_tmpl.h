@@ -23,7 +23,7 @@
     TSA_UNROLL                                                                                     \
     for (int r = 0; r < (rows_); r++)                                                              \
         TSA_UNROLL                                                                                 \
-        for (int c = 0; c < (nv_); c++)
+    for (int c = 0; c < (nv_); c++)
 
 /* -- query -- */
 
@@ -73,8 +73,8 @@ static const query_fn query_table[TSA_TILE_VECTORS + 1][TSA_MOST_ROWS + 1] = {
 #undef X
 };
 
-static void query(size_t rows, size_t cols, size_t features, const T *psi, ptrdiff_t ldp, const T *hi,
-           ptrdiff_t ldh, T *acc, ptrdiff_t lda, int first)
+static void query(size_t rows, size_t cols, size_t features, const T *psi, ptrdiff_t ldp,
+                  const T *hi, ptrdiff_t ldh, T *acc, ptrdiff_t lda, int first)
 {
     const struct query_args q = {features, psi, ldp, hi, ldh, acc, lda, first};
     for (size_t c = 0; c < cols;) {
@@ -108,8 +108,8 @@ TSA_INLINE void ones_vectors(const int nv, size_t features, const T *psi, ptrdif
         v_store(den + c * VL, acc[c]);
 }
 
-static void query_ones(size_t rows, size_t features, const T *psi, ptrdiff_t ldp, const T *ones, T *den,
-                int first)
+static void query_ones(size_t rows, size_t features, const T *psi, ptrdiff_t ldp, const T *ones,
+                       T *den, int first)
 {
     size_t t = 0;
     for (; t + 7 * VL < rows; t += 8 * VL)
@@ -185,15 +185,15 @@ static void update_all(size_t features, size_t cols, const struct update_args *u
     }
 }
 
-static void update(size_t features, size_t cols, size_t rows, const T *phi, ptrdiff_t ldp, const T *v,
-            ptrdiff_t ldv, T *local, ptrdiff_t ldl)
+static void update(size_t features, size_t cols, size_t rows, const T *phi, ptrdiff_t ldp,
+                   const T *v, ptrdiff_t ldv, T *local, ptrdiff_t ldl)
 {
     const struct update_args u = {rows, phi, ldp, v, ldv, local, NULL, ldl};
     update_all(features, cols, &u);
 }
 
-static void update_fold(size_t features, size_t cols, size_t rows, const T *phi, ptrdiff_t ldp, const T *v,
-                 ptrdiff_t ldv, T *hi, T *lo, ptrdiff_t ldh)
+static void update_fold(size_t features, size_t cols, size_t rows, const T *phi, ptrdiff_t ldp,
+                        const T *v, ptrdiff_t ldv, T *hi, T *lo, ptrdiff_t ldh)
 {
     const struct update_args u = {rows, phi, ldp, v, ldv, hi, lo, ldh};
     update_all(features, cols, &u);

@@ -53,8 +53,7 @@ static inline V v_inverse_scale(V absmax)
 {
     __m512i e = _mm512_srli_epi64(_mm512_castpd_si512(absmax), 52);
     e = _mm512_min_epi64(_mm512_max_epi64(e, _mm512_set1_epi64(1)), _mm512_set1_epi64(2045));
-    return _mm512_castsi512_pd(
-        _mm512_slli_epi64(_mm512_sub_epi64(_mm512_set1_epi64(2046), e), 52));
+    return _mm512_castsi512_pd(_mm512_slli_epi64(_mm512_sub_epi64(_mm512_set1_epi64(2046), e), 52));
 }
 static inline V v_zero_where_zero(V x, V where)
 {

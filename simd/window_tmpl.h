@@ -54,14 +54,14 @@ static const score_fn score_table[TSA_TILE_VECTORS + 1][TSA_MOST_ROWS + 1] = {
 #undef X
 };
 
-static void scores(size_t keys, size_t queries, size_t width, const T *kt, ptrdiff_t ldk, const T *qt,
-            ptrdiff_t ldq, size_t terms, const T *coef, T *w, ptrdiff_t ldw, ptrdiff_t diag)
+static void scores(size_t keys, size_t queries, size_t width, const T *kt, ptrdiff_t ldk,
+                   const T *qt, ptrdiff_t ldq, size_t terms, const T *coef, T *w, ptrdiff_t ldw,
+                   ptrdiff_t diag)
 {
     const struct score_args s = {width, kt, ldk, qt, ldq, terms, coef, w, ldw};
     const size_t vectors = (queries + VL - 1) / VL;
     for (size_t panel = 0; panel < vectors; panel += TSA_TILE_VECTORS) {
-        const size_t end =
-            vectors - panel < TSA_TILE_VECTORS ? vectors : panel + TSA_TILE_VECTORS;
+        const size_t end = vectors - panel < TSA_TILE_VECTORS ? vectors : panel + TSA_TILE_VECTORS;
         for (size_t i = 0; i < keys;) {
             /* the first query that sees key i is i - diag */
             const ptrdiff_t seen = (ptrdiff_t)i - diag;
@@ -163,8 +163,8 @@ TSA_INLINE void window_tile(const int rows, const int nv, const struct window_ar
             TSA_UNROLL
             for (int r = s; r < rows; r++)
                 TSA_UNROLL
-                for (int c = 0; c < nv; c++)
-                    acc[r][c] = v_fma(v_set1(a[r]), b_row[c], acc[r][c]);
+            for (int c = 0; c < nv; c++)
+                acc[r][c] = v_fma(v_set1(a[r]), b_row[c], acc[r][c]);
             a += p->ldw;
             b += p->ldv;
         }
@@ -200,9 +200,9 @@ static const window_fn window_table[TSA_TILE_VECTORS + 1][TSA_MOST_ROWS + 1] = {
 #undef X
 };
 
-static void window(size_t rows, size_t width, size_t keys, ptrdiff_t diag, const T *w, ptrdiff_t ldw,
-            const T *v, ptrdiff_t ldv, const T *acc, ptrdiff_t lda, int first, const T *den, T *dst,
-            ptrdiff_t stride)
+static void window(size_t rows, size_t width, size_t keys, ptrdiff_t diag, const T *w,
+                   ptrdiff_t ldw, const T *v, ptrdiff_t ldv, const T *acc, ptrdiff_t lda, int first,
+                   const T *den, T *dst, ptrdiff_t stride)
 {
     const struct window_args p = {width, keys, diag,  w,   ldw, v,     ldv,
                                   acc,   lda,  first, den, dst, stride};

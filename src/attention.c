@@ -39,11 +39,11 @@ static enum tsa_status begin(struct tsa_call *call, struct tsa_workspace *ws, st
         status = tsa_check_tensor(call->q, "q", call->batch, plan->heads, call->tokens, plan->d,
                                   false, err);
     if (status == TSA_OK && call->k)
-        status = tsa_check_tensor(call->k, "k", call->batch, plan->kv_heads, keys, plan->d, false,
-                                  err);
+        status =
+            tsa_check_tensor(call->k, "k", call->batch, plan->kv_heads, keys, plan->d, false, err);
     if (status == TSA_OK && call->k)
-        status = tsa_check_tensor(call->v, "v", call->batch, plan->kv_heads, keys, plan->dv, false,
-                                  err);
+        status =
+            tsa_check_tensor(call->v, "v", call->batch, plan->kv_heads, keys, plan->dv, false, err);
     if (status == TSA_OK && (call->q || !call->k))
         status = tsa_check_tensor(call->o, "o", call->batch, plan->heads, call->tokens, plan->dv,
                                   true, err);
@@ -119,9 +119,16 @@ enum tsa_status tsa_prefill(const struct tsa_plan *plan, struct tsa_state *const
 {
     if (need(plan, "plan", err) || need(q, "q", err) || need(k, "k", err))
         return TSA_EINVAL;
-    struct tsa_call call = {.plan = plan, .states = read_only(states), .writable = states,
-                            .batch = batch, .layer = layer,
-                            .tokens = tokens, .q = q, .k = k, .v = v, .o = o};
+    struct tsa_call call = {.plan = plan,
+                            .states = read_only(states),
+                            .writable = states,
+                            .batch = batch,
+                            .layer = layer,
+                            .tokens = tokens,
+                            .q = q,
+                            .k = k,
+                            .v = v,
+                            .o = o};
     return absorb(&call, engine_of(plan)->prefill, ws, err);
 }
 
@@ -133,9 +140,16 @@ enum tsa_status tsa_decode(const struct tsa_plan *plan, struct tsa_state *const 
 {
     if (need(plan, "plan", err) || need(q, "q", err) || need(k, "k", err))
         return TSA_EINVAL;
-    struct tsa_call call = {.plan = plan, .states = read_only(states), .writable = states,
-                            .batch = batch, .layer = layer,
-                            .tokens = 1, .q = q, .k = k, .v = v, .o = o};
+    struct tsa_call call = {.plan = plan,
+                            .states = read_only(states),
+                            .writable = states,
+                            .batch = batch,
+                            .layer = layer,
+                            .tokens = 1,
+                            .q = q,
+                            .k = k,
+                            .v = v,
+                            .o = o};
     return absorb(&call, engine_of(plan)->decode, ws, err);
 }
 
@@ -146,9 +160,14 @@ enum tsa_status tsa_absorb(const struct tsa_plan *plan, struct tsa_state *const 
 {
     if (need(plan, "plan", err) || need(k, "k", err))
         return TSA_EINVAL;
-    struct tsa_call call = {.plan = plan, .states = read_only(states), .writable = states,
-                            .batch = batch, .layer = layer,
-                            .tokens = tokens, .k = k, .v = v};
+    struct tsa_call call = {.plan = plan,
+                            .states = read_only(states),
+                            .writable = states,
+                            .batch = batch,
+                            .layer = layer,
+                            .tokens = tokens,
+                            .k = k,
+                            .v = v};
     return absorb(&call, engine_of(plan)->prefill, ws, err);
 }
 
@@ -159,8 +178,13 @@ enum tsa_status tsa_query(const struct tsa_plan *plan, const struct tsa_state *c
 {
     if (need(plan, "plan", err))
         return TSA_EINVAL;
-    struct tsa_call call = {.plan = plan, .states = states, .batch = batch, .layer = layer,
-                            .tokens = queries, .q = q, .o = o};
+    struct tsa_call call = {.plan = plan,
+                            .states = states,
+                            .batch = batch,
+                            .layer = layer,
+                            .tokens = queries,
+                            .q = q,
+                            .o = o};
     return run(&call, engine_of(plan)->query, ws, err);
 }
 
@@ -179,7 +203,14 @@ enum tsa_status tsa_softmax(const struct tsa_plan *plan, size_t batch, size_t qu
         tsa_error_numbers(err, (int64_t)(causal ? queries : 1), (int64_t)keys);
         return TSA_EINVAL;
     }
-    struct tsa_call call = {.plan = plan, .batch = batch, .tokens = queries, .keys = keys,
-                            .causal = causal, .q = q, .k = k, .v = v, .o = o};
+    struct tsa_call call = {.plan = plan,
+                            .batch = batch,
+                            .tokens = queries,
+                            .keys = keys,
+                            .causal = causal,
+                            .q = q,
+                            .k = k,
+                            .v = v,
+                            .o = o};
     return run(&call, engine_of(plan)->softmax, ws, err);
 }

@@ -9,9 +9,9 @@ struct tsa_call {
     const struct tsa_plan *plan;
     const struct tsa_state *const *states;
     struct tsa_state *const *writable; /* the same states, or NULL in a call that only reads */
-    size_t batch, layer, tokens; /* tokens: of k and v, or queries */
-    size_t keys;                 /* softmax */
-    int causal;                  /* softmax */
+    size_t batch, layer, tokens;       /* tokens: of k and v, or queries */
+    size_t keys;                       /* softmax */
+    int causal;                        /* softmax */
     const struct tsa_tensor *q, *k, *v, *o;
     size_t threads, slots;
     char *scratch; /* threads rooms, then slots */

@@ -34,8 +34,8 @@ static enum tsa_status check_rows_apart(const char *name, const ptrdiff_t *strid
             continue;
         if (step[k] < covered) {
             tsa_fail(err, TSA_EINVAL, name,
-                     "%s: %s stride %td lets rows overlap; wanted at least %zu", name,
-                     dimension[k], stride[k], covered);
+                     "%s: %s stride %td lets rows overlap; wanted at least %zu", name, dimension[k],
+                     stride[k], covered);
             tsa_error_numbers(err, (int64_t)covered, stride[k]);
             return TSA_EINVAL;
         }
@@ -72,8 +72,7 @@ enum tsa_status tsa_check_tensor(const struct tsa_tensor *x, const char *name, s
     for (int i = 0; i < 3; i++) {
         if (count[i] < 2)
             continue;
-        const size_t step =
-            stride[i] < 0 ? (size_t)0 - (size_t)stride[i] : (size_t)stride[i];
+        const size_t step = stride[i] < 0 ? (size_t)0 - (size_t)stride[i] : (size_t)stride[i];
         if (step > 0 && count[i] - 1 > (limit - reach) / step)
             return tsa_fail(err, TSA_EINVAL, name, "%s: strides reach past the address space",
                             name);
@@ -139,9 +138,9 @@ static double element(const struct tsa_tensor *x, size_t b, size_t h, size_t t, 
 }
 
 struct limits {
-    double largest;  /* of the arithmetic type */
-    double quarter;  /* of it: products must stay below */
-    double degree;   /* terms - 1 */
+    double largest; /* of the arithmetic type */
+    double quarter; /* of it: products must stay below */
+    double degree;  /* terms - 1 */
 };
 
 static double larger(double x, double y)

@@ -50,7 +50,7 @@ static struct item item_of(const struct tsa_call *call, size_t b, size_t g)
     }
     T *block = tsa_state_block(s, l, sizeof(T), call->layer, it.g);
     it.open = head->window;
-    it.sums = (struct sums){block + l->hi,      block + l->lo,    block + l->ones_hi,
+    it.sums = (struct sums){block + l->hi,      block + l->lo,     block + l->ones_hi,
                             block + l->ones_lo, (ptrdiff_t)l->ldv, head->tokens > head->window};
     it.window = (struct window){block + l->kt, block + l->v, (ptrdiff_t)l->ldk, (ptrdiff_t)l->ldv};
     return it;
@@ -132,10 +132,11 @@ static void append(const struct tsa_call *call, T *room, const struct item *it,
     const struct tsa_plan *plan = call->plan;
     const int l2 = plan->normalize == TSA_NORMALIZE_L2;
     for (size_t done = 0; done < n;) {
-        const size_t left = n - done, m = left < call->plan->room.queries ? left : call->plan->room.queries;
+        const size_t left = n - done,
+                     m = left < call->plan->room.queries ? left : call->plan->room.queries;
         ptrdiff_t stride;
-        const T *src = rows_in(call->k, it->b, it->g, t + done, m, plan->d, room + call->plan->room.rows,
-                               &stride);
+        const T *src = rows_in(call->k, it->b, it->g, t + done, m, plan->d,
+                               room + call->plan->room.rows, &stride);
         KERNELS(plan)->pack_t(m, plan->d, src, stride, l2, 1, w->kt + at + done, w->ldk);
         src = rows_in(call->v, it->b, it->g, t + done, m, plan->dv, room + call->plan->room.rows,
                       &stride);
@@ -146,8 +147,8 @@ static void append(const struct tsa_call *call, T *room, const struct item *it,
 }
 
 /* acc and den of m packed queries over all folded sums, blocks of features in descending order. */
-static void query_state(const struct tsa_call *call, T *room, const struct sums *s,
-                        const T *weight, size_t m)
+static void query_state(const struct tsa_call *call, T *room, const struct sums *s, const T *weight,
+                        size_t m)
 {
     const struct tsa_plan *plan = call->plan;
     const struct tsa_room *r = &call->plan->room;
@@ -181,8 +182,7 @@ static void outputs(const struct tsa_call *call, T *room, size_t b, size_t h, co
     for (size_t done = 0; done < n;) {
         const size_t left = n - done, m = left < r->queries ? left : r->queries;
         ptrdiff_t stride;
-        const T *src =
-            rows_in(call->q, b, h, t + done, m, plan->d, room + r->rows, &stride);
+        const T *src = rows_in(call->q, b, h, t + done, m, plan->d, room + r->rows, &stride);
         KERNELS(plan)->pack_t(m, plan->d, src, stride, l2, c.scale, room + r->qbase, ldq);
         if (s->folded)
             query_state(call, room, s, c.weight, m);
@@ -304,8 +304,12 @@ static void slot_views(const struct tsa_call *call, size_t index, struct sums *s
 {
     T *slot = room_at(call, call->threads) + index * call->plan->slot.total;
     const struct tsa_layout *l = &call->plan->layout;
-    *s = (struct sums){slot + call->plan->slot.sums, NULL, slot + call->plan->slot.ones, NULL,
-                       (ptrdiff_t)l->ldv, true};
+    *s = (struct sums){slot + call->plan->slot.sums,
+                       NULL,
+                       slot + call->plan->slot.ones,
+                       NULL,
+                       (ptrdiff_t)l->ldv,
+                       true};
     *w = (struct window){slot + call->plan->slot.kt, slot + call->plan->slot.v, (ptrdiff_t)l->ldk,
                          (ptrdiff_t)l->ldv};
 }
@@ -350,7 +354,8 @@ static void wave_fold(const struct tsa_call *call, const struct wave *wave, size
         struct window w;
         slot_views(call, i * wave->chunks + c, &s, &w);
         T *local = s.hi + (ptrdiff_t)f * s.ld, *ones = s.ones_hi + f;
-        T *hi = it.sums.hi + (ptrdiff_t)f * it.sums.ld, *lo = it.sums.lo + (ptrdiff_t)f * it.sums.ld;
+        T *hi = it.sums.hi + (ptrdiff_t)f * it.sums.ld,
+          *lo = it.sums.lo + (ptrdiff_t)f * it.sums.ld;
         if (span_is_full(call, &span)) {
             KERNELS(plan)->fold(n * (size_t)s.ld, hi, lo, local, local);
             KERNELS(plan)->fold(n, it.sums.ones_hi + f, it.sums.ones_lo + f, ones, ones);
@@ -538,7 +543,7 @@ static size_t token_tasks(const struct tsa_call *call)
 
 /* One token of some kv heads: attend from all their query heads, append it, fold. Without k the
  * states are only read. Nothing is read
- * back soon after it was stored where that can be helped: a load that spans several stores waits. */
+ * back soon after it was stored where that can be helped: a load that spans stores waits for them. */
 static void token_task(const struct tsa_call *call, T *room, size_t index)
 {
     const struct tsa_plan *plan = call->plan;
@@ -632,8 +637,7 @@ static void query(const struct tsa_call *call)
         decode(call);
         return;
     }
-    run_tasks(call, call->batch * call->plan->heads * query_blocks(call),
-              query_task);
+    run_tasks(call, call->batch * call->plan->heads * query_blocks(call), query_task);
 }
 
 /* -- softmax --------------------------------------------------------------------------------- */
@@ -660,7 +664,8 @@ static void softmax_task(const struct tsa_call *call, T *room, size_t index)
         memset(acc + (ptrdiff_t)i * lda, 0, (size_t)lda * sizeof(T));
     }
     for (size_t k = 0; k < call->keys; k += TSA_WINDOW_QUERIES) {
-        const size_t left = call->keys - k, n = left < TSA_WINDOW_QUERIES ? left : TSA_WINDOW_QUERIES;
+        const size_t left = call->keys - k,
+                     n = left < TSA_WINDOW_QUERIES ? left : TSA_WINDOW_QUERIES;
         const T *src = rows_in(call->k, b, g, k, n, plan->d, room + r->rows, &stride);
         KERNELS(plan)->pack_t(n, plan->d, src, stride, l2, 1, kt, TSA_WINDOW_QUERIES);
         src = rows_in(call->v, b, g, k, n, plan->dv, room + r->rows, &stride);
@@ -685,8 +690,7 @@ static void softmax_task(const struct tsa_call *call, T *room, size_t index)
 
 static void softmax(const struct tsa_call *call)
 {
-    run_tasks(call, call->batch * call->plan->heads * query_blocks(call),
-              softmax_task);
+    run_tasks(call, call->batch * call->plan->heads * query_blocks(call), softmax_task);
 }
 
 const struct tsa_engine ENGINE = {prefill, decode, query, softmax};

@@ -81,11 +81,11 @@ struct tsa_state_head { /* head of every state, then one tsa_layer_head per laye
     char magic[8];
     uint32_t arithmetic, dtype, normalize, terms;
     uint64_t d, dv, kv_heads, layers;
-    uint64_t chunk;    /* slots of the window */
-    uint64_t bytes;    /* of the whole state */
-    uint64_t owner;    /* address of a state in library memory, else 0 */
-    uint64_t mark;     /* used while a call looks for duplicates */
-    uint64_t fold;     /* chunk of the plan that last wrote: open windows fold at this length */
+    uint64_t chunk; /* slots of the window */
+    uint64_t bytes; /* of the whole state */
+    uint64_t owner; /* address of a state in library memory, else 0 */
+    uint64_t mark;  /* used while a call looks for duplicates */
+    uint64_t fold;  /* chunk of the plan that last wrote: open windows fold at this length */
     uint64_t reserved[4];
 };
 struct tsa_layer_head {
@@ -139,9 +139,9 @@ size_t tsa_merge_scratch_bytes(const struct tsa_plan *plan);
 
 /* -- scratch of one thread (workspace.c) ------------------------------------------------------- */
 
-/* Offsets, in elements of T, of the parts of one thread's scratch. Sizes depend on the plan alone. */
+/* Offsets, in elements of T, of the parts of one thread's scratch; they depend on the plan alone. */
 struct tsa_room {
-    size_t queries; /* tokens that pass over the state together */
+    size_t queries;                 /* tokens that pass over the state together */
     size_t ld_base, ld_phi, ld_psi; /* token-major rows: base, features; decode's whole psi rows */
     size_t qbase;   /* [mono.base][queries] or [token rows][ld_base]: packed queries and
                        their lower monomials */
@@ -186,15 +186,15 @@ struct tsa_plan {
     size_t state_bytes;
     struct tsa_room room;
     struct tsa_slot slot;
-    size_t block;      /* features per block of the chunk loop (multiple of TSA_ROW_PAD) */
-    size_t wave;       /* chunks per wave when heads do not fill the team; tests may lower it */
-    size_t coef_sets;  /* 1 or heads */
-    double *temperature;  /* [heads] */
-    double *coef_double;  /* [coef_sets][terms] */
-    void *scale;          /* T [heads]: (T)(1/a) */
-    void *coef;           /* T [coef_sets][terms] */
-    void *weight;         /* T [coef_sets][F]: (T)(c_m * multiplicity) */
-    double weight_max;    /* largest |weight| */
+    size_t block;        /* features per block of the chunk loop (multiple of TSA_ROW_PAD) */
+    size_t wave;         /* chunks per wave when heads do not fill the team; tests may lower it */
+    size_t coef_sets;    /* 1 or heads */
+    double *temperature; /* [heads] */
+    double *coef_double; /* [coef_sets][terms] */
+    void *scale;         /* T [heads]: (T)(1/a) */
+    void *coef;          /* T [coef_sets][terms] */
+    void *weight;        /* T [coef_sets][F]: (T)(c_m * multiplicity) */
+    double weight_max;   /* largest |weight| */
     double scale_max;
     struct tsa_allocator allocator;
     size_t bytes; /* of this allocation */

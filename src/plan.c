@@ -215,8 +215,9 @@ static enum tsa_status set_scalars(struct tsa_plan *p, const struct tsa_options 
     p->state_bytes = tsa_state_bytes_exact(&p->layout, p->elem, p->kv_heads, p->layers);
     p->block = tsa_default_block(p->mono.total);
     if (!tsa_room_init(p))
-        return tsa_fail(err, TSA_EOVERFLOW, "chunk", "the scratch of one thread does not fit in "
-                                                     "memory");
+        return tsa_fail(err, TSA_EOVERFLOW, "chunk",
+                        "the scratch of one thread does not fit in "
+                        "memory");
 
     enum tsa_status status = tsa_isa_find(o->isa, &p->isa, err);
     if (status != TSA_OK)

@@ -223,9 +223,9 @@ TSA_API enum tsa_status tsa_state_merge(const struct tsa_plan *plan, struct tsa_
 /** Read-only look at the sums of one kv head. Valid until the state changes or moves. */
 struct tsa_view {
     enum tsa_dtype dtype;
-    size_t features, value_dim; /**< F rows of dv columns */
-    ptrdiff_t stride;           /**< elements from one row to the next */
-    const void *hi, *lo;        /**< sum = hi + lo; row f is feature f, ascending degree */
+    size_t features, value_dim;    /**< F rows of dv columns */
+    ptrdiff_t stride;              /**< elements from one row to the next */
+    const void *hi, *lo;           /**< sum = hi + lo; row f is feature f, ascending degree */
     const void *ones_hi, *ones_lo; /**< the column of ones: F numbers, stride 1 */
     uint64_t tokens;               /**< tokens in the sums; the window is not */
 };
@@ -238,10 +238,10 @@ TSA_API enum tsa_status tsa_state_view(const struct tsa_plan *plan, const struct
 /** Write A_degree = sum over all absorbed tokens of phi(k) (x) [v ; 1] (paper eq. 6), Lo and
  *  the open window included, as binom(d+m-1, m) rows of dv+1 doubles, row stride `stride`
  *  (>= dv+1) elements. Rows are index tuples i1 <= ... <= im in lexicographic order. */
-TSA_API enum tsa_status tsa_state_export(const struct tsa_plan *plan,
-                                         const struct tsa_state *state, size_t layer,
-                                         size_t kv_head, size_t degree, enum tsa_basis basis,
-                                         double *out, ptrdiff_t stride, struct tsa_error *err);
+TSA_API enum tsa_status tsa_state_export(const struct tsa_plan *plan, const struct tsa_state *state,
+                                         size_t layer, size_t kv_head, size_t degree,
+                                         enum tsa_basis basis, double *out, ptrdiff_t stride,
+                                         struct tsa_error *err);
 
 /* -- workspaces --------------------------------------------------------------------------- */
 
@@ -277,8 +277,7 @@ TSA_API enum tsa_status tsa_prefill(const struct tsa_plan *plan, struct tsa_stat
                                     size_t batch, size_t layer, size_t tokens,
                                     const struct tsa_tensor *q, const struct tsa_tensor *k,
                                     const struct tsa_tensor *v, const struct tsa_tensor *o,
-                                    struct tsa_workspace *ws,
-                                    struct tsa_error *err) TSA_MUST_CHECK;
+                                    struct tsa_workspace *ws, struct tsa_error *err) TSA_MUST_CHECK;
 
 /** tsa_prefill() of one token for each state: the step of a decoder. Time and memory do not
  *  depend on the tokens absorbed before. Token strides are not used. */
@@ -292,15 +291,14 @@ TSA_API enum tsa_status tsa_decode(const struct tsa_plan *plan, struct tsa_state
 TSA_API enum tsa_status tsa_absorb(const struct tsa_plan *plan, struct tsa_state *const *states,
                                    size_t batch, size_t layer, size_t tokens,
                                    const struct tsa_tensor *k, const struct tsa_tensor *v,
-                                   struct tsa_workspace *ws,
-                                   struct tsa_error *err) TSA_MUST_CHECK;
+                                   struct tsa_workspace *ws, struct tsa_error *err) TSA_MUST_CHECK;
 
 /** Outputs only: each of `queries` rows per head sees all tokens absorbed so far. States do not
  *  change, may repeat, and may be read by several calls at once. A state without tokens has
  *  nothing to average: TSA_EINVAL. */
 TSA_API enum tsa_status tsa_query(const struct tsa_plan *plan,
-                                  const struct tsa_state *const *states, size_t batch,
-                                  size_t layer, size_t queries, const struct tsa_tensor *q,
+                                  const struct tsa_state *const *states, size_t batch, size_t layer,
+                                  size_t queries, const struct tsa_tensor *q,
                                   const struct tsa_tensor *o, struct tsa_workspace *ws,
                                   struct tsa_error *err) TSA_MUST_CHECK;
 

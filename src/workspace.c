@@ -51,7 +51,8 @@ bool tsa_room_init(struct tsa_plan *plan)
         !tsa_size_mul(TSA_TOKEN_ROWS, room->ld_psi, &token_psi) ||
         !add(&room->total, &room->qbase, base > token_base ? base : token_base, 1) ||
         !add(&room->total, &room->psi, psi > token_psi ? psi : token_psi, 1) ||
-        !add(&room->total, &room->acc, room->queries, l->ldv) || !add(&room->total, &room->den, room->queries, 1) ||
+        !add(&room->total, &room->acc, room->queries, l->ldv) ||
+        !add(&room->total, &room->den, room->queries, 1) ||
         !add(&room->total, &room->weights, chunk, w) ||
         !add(&room->total, &room->kbase, chunk, room->ld_base) ||
         !add(&room->total, &room->phi, chunk, room->ld_phi) ||
@@ -189,8 +190,7 @@ enum tsa_status tsa_call_begin(struct tsa_call *call, struct tsa_workspace *ws,
     if (ws) {
         if (memcmp(ws->magic, workspace_magic, sizeof ws->magic) != 0)
             return tsa_fail(err, TSA_EINVAL, "ws", "ws is not a workspace");
-        if (ws->elem != plan->elem || ws->room < plan->room.total ||
-            ws->slot < plan->slot.total)
+        if (ws->elem != plan->elem || ws->room < plan->room.total || ws->slot < plan->slot.total)
             return tsa_fail(err, TSA_EINVAL, "ws",
                             "the workspace was made for a plan that needs less scratch");
         if (call->threads > ws->threads)
