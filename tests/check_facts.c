@@ -285,7 +285,8 @@ static struct tsa_tensor load(const char *name, enum tsa_dtype dtype, size_t hea
 }
 
 /* 5 layers as a batch, 8 heads on 4 kv heads, d = dv = 8, 384 tokens; n = 3, unit rows with a = 2,
- * or raw rows with a = sqrt(8). Raw scores are large and cancel: 2e-6 and 1e-12 are for unit rows. */
+ * or raw rows with a = sqrt(8). Raw scores are large and cancel: 1e-12 and 2e-6 are for unit
+ * rows. */
 START_TEST(story)
 {
     const enum tsa_dtype dtype = _i % 2 == 0 ? TSA_F32 : TSA_F64;
