@@ -164,7 +164,8 @@ static void updates(struct kc *kc, const struct KERNELS *table, bool fold)
 {
     for (size_t features = 0; features <= 20; features++)
         for (size_t vectors = 0; vectors <= 6; vectors++)
-            for (size_t rows = 0; rows <= 2 * TSA_MAX_LANES + 1; rows += kc_between(kc, 1, rows < 8 ? 3 : 9))
+            for (size_t rows = 0; rows <= 2 * TSA_MAX_LANES + 1;
+                 rows += kc_between(kc, 1, rows < 8 ? 3 : 9))
                 if (kc_keep(kc))
                     one_update(kc, table, features, vectors * LANES(kc), rows, fold);
     for (size_t i = kc_rounds(kc, 120); i-- > 0;)
