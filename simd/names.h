@@ -65,6 +65,8 @@
 #define query TSA_NAME(query)
 #define ones_vectors TSA_NAME(ones_vectors)
 #define query_ones TSA_NAME(query_ones)
+#define pending TSA_NAME(pending)
+#define pending_one TSA_NAME(pending_one)
 #define update_args TSA_NAME(update_args)
 #define update_tile TSA_NAME(update_tile)
 #define update_fn TSA_NAME(update_fn)

@@ -124,6 +124,34 @@ static void query_ones(size_t rows, size_t features, const T *psi, ptrdiff_t ldp
 
 /* -- update -- */
 
+/* Local sums of the last tile that are not yet in (hi, lo). A fold is ten dependent additions per
+ * vector, which would hold up the end of a tile; so they are made one vector at a time between the
+ * steps of the next tile. */
+struct pending {
+    T x[TSA_TILE_VECTORS * TSA_MOST_ROWS * VL];
+    const T *next; /* in x */
+    T *hi, *lo;    /* of the next vector */
+    ptrdiff_t ldh;
+    int left, column, vectors; /* vectors to go; place in the row; vectors per row */
+};
+
+TSA_INLINE void pending_one(struct pending *p)
+{
+    V h = v_load(p->hi), l = v_load(p->lo);
+    add_double(&h, &l, v_load(p->next), l);
+    v_store(p->hi, h);
+    v_store(p->lo, l);
+    ptrdiff_t step = VL;
+    if (++p->column == p->vectors) {
+        p->column = 0;
+        step = p->ldh - (p->vectors - 1) * VL;
+    }
+    p->hi += step;
+    p->lo += step;
+    p->next += VL;
+    p->left--;
+}
+
 struct update_args {
     size_t rows;
     const T *phi;
@@ -132,6 +160,7 @@ struct update_args {
     ptrdiff_t ldv;
     T *hi, *lo; /* hi alone: local sums */
     ptrdiff_t ldh;
+    struct pending *pending;
 };
 
 TSA_INLINE void update_tile(const int rows, const int nv, const struct update_args *u, size_t f,
@@ -140,21 +169,37 @@ TSA_INLINE void update_tile(const int rows, const int nv, const struct update_ar
     V acc[TSA_MOST_ROWS][TSA_TILE_VECTORS];
     TSA_TILE_EACH(rows, nv) acc[r][c] = v_zero();
     const T *a = u->phi + f, *b = u->v + col;
-    for (size_t t = u->rows; t > 0; t--, a += u->ldp, b += u->ldv)
+    const ptrdiff_t ldp = u->ldp, ldv = u->ldv;
+    struct pending *p = u->pending;
+    size_t t = u->rows;
+    if (p) {
+        for (; t > 1 && p->left > 0; t -= 2) {
+            TSA_TILE_STEP(rows, nv, a, 1, b);
+            a += ldp;
+            b += ldv;
+            TSA_TILE_STEP(rows, nv, a, 1, b);
+            a += ldp;
+            b += ldv;
+            pending_one(p);
+        }
+    }
+    for (; t > 0; t--, a += ldp, b += ldv)
         TSA_TILE_STEP(rows, nv, a, 1, b);
     T *hi = u->hi + (ptrdiff_t)f * u->ldh + col;
-    if (!u->lo) {
+    if (!p) {
         TSA_TILE_EACH(rows, nv) v_store(hi + r * u->ldh + c * VL, acc[r][c]);
         return;
     }
-    T *lo = u->lo + (ptrdiff_t)f * u->ldh + col;
-    TSA_TILE_EACH(rows, nv)
-    {
-        V h = v_load(hi + r * u->ldh + c * VL), l = v_load(lo + r * u->ldh + c * VL);
-        add_double(&h, &l, acc[r][c], l);
-        v_store(hi + r * u->ldh + c * VL, h);
-        v_store(lo + r * u->ldh + c * VL, l);
-    }
+    while (p->left > 0)
+        pending_one(p);
+    TSA_TILE_EACH(rows, nv) v_store(p->x + (r * nv + c) * VL, acc[r][c]);
+    p->next = p->x;
+    p->hi = hi;
+    p->lo = u->lo + (ptrdiff_t)f * u->ldh + col;
+    p->ldh = u->ldh;
+    p->left = rows * nv;
+    p->column = 0;
+    p->vectors = nv;
 }
 
 #define X(rows, nv)                                                                                \
@@ -188,13 +233,17 @@ static void update_all(size_t features, size_t cols, const struct update_args *u
 static void update(size_t features, size_t cols, size_t rows, const T *phi, ptrdiff_t ldp,
                    const T *v, ptrdiff_t ldv, T *local, ptrdiff_t ldl)
 {
-    const struct update_args u = {rows, phi, ldp, v, ldv, local, NULL, ldl};
+    const struct update_args u = {rows, phi, ldp, v, ldv, local, NULL, ldl, NULL};
     update_all(features, cols, &u);
 }
 
 static void update_fold(size_t features, size_t cols, size_t rows, const T *phi, ptrdiff_t ldp,
                         const T *v, ptrdiff_t ldv, T *hi, T *lo, ptrdiff_t ldh)
 {
-    const struct update_args u = {rows, phi, ldp, v, ldv, hi, lo, ldh};
+    struct pending pending;
+    pending.left = 0;
+    const struct update_args u = {rows, phi, ldp, v, ldv, hi, lo, ldh, &pending};
     update_all(features, cols, &u);
+    while (pending.left > 0)
+        pending_one(&pending);
 }
