@@ -22,7 +22,7 @@ check_PROGRAMS += tests/npy_tool
 tests_npy_tool_SOURCES = tests/npy_tool.c
 tests_npy_tool_LDADD =
 TESTS = tests/header $(TSA_SHELL_TESTS)
-EXTRA_DIST += $(TSA_SHELL_TESTS) tests/exports.list tests/README
+EXTRA_DIST += $(TSA_SHELL_TESTS) tests/cross.sh tests/exports.list tests/README
 
 if HAVE_CHECK
 check_LTLIBRARIES = tests/libsupport.la
