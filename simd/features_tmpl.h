@@ -155,6 +155,34 @@ TSA_INLINE void phi_run(size_t n, size_t rows, const T *x, const T *low, ptrdiff
     }
 }
 
+/* Degree 2 where it is the top and a row fits one vector: both factors are picked from the row, so
+ * that stores are whole aligned vectors, not one per run at any place. run is the first to make;
+ * features end at f1. The lanes before run.f belong to lower degrees, and are kept. */
+static void phi_pairs(const struct tsa_monomials *mono, struct run run, size_t f0, size_t f1,
+                      size_t rows, const T *base, ptrdiff_t ldb, T *phi, ptrdiff_t ldp)
+{
+    const size_t begin = run.f - f0, end = f1 - f0;
+    size_t i = run.i, j = run.low; /* degree 1: the base row of x_j is j */
+    for (size_t at = begin - begin % VL; at < end; at += VL) {
+        unsigned char first[TSA_MAX_LANES] = {0}, second[TSA_MAX_LANES] = {0};
+        const ptrdiff_t skip = at < begin ? (ptrdiff_t)(begin - at) : 0;
+        for (size_t lane = (size_t)skip; lane < VL && i < mono->d; lane++) {
+            first[lane] = (unsigned char)i;
+            second[lane] = (unsigned char)j;
+            if (++j == mono->d)
+                j = ++i;
+        }
+        const VI a = v_lanes(first), b = v_lanes(second);
+        const T *x = base;
+        T *out = phi + at;
+        for (size_t r = rows; r > 0; r--, x += ldb, out += ldp) {
+            const V row = v_load(x);
+            const V y = v_mul(v_pick(row, a), v_pick(row, b));
+            v_store(out, skip > 0 ? v_from(v_load(out), y, skip) : y);
+        }
+    }
+}
+
 static void phi_k(const struct tsa_monomials *mono, size_t f0, size_t f1, size_t rows,
                   const T *base, ptrdiff_t ldb, T *phi, ptrdiff_t ldp)
 {
@@ -162,6 +190,10 @@ static void phi_k(const struct tsa_monomials *mono, size_t f0, size_t f1, size_t
         return;
     for (struct run run = run_first(mono, f0, f1);; run_next(mono, &run, f1)) {
         T *out = phi + (run.f - f0);
+        if (run.product && run.m == 2 && mono->d <= VL && rows >= VL) {
+            phi_pairs(mono, run, f0, f1, rows, base, ldb, phi, ldp);
+            return;
+        }
         if (run.m == 0)
             for (size_t r = 0; r < rows; r++)
                 out[(ptrdiff_t)r * ldp] = 1;

@@ -10,7 +10,9 @@
 
 #define v_absmax TSA_NAME(v_absmax)
 #define v_add TSA_NAME(v_add)
-#define v_add_from TSA_NAME(v_add_from)
+#define v_from TSA_NAME(v_from)
+#define v_lanes TSA_NAME(v_lanes)
+#define v_pick TSA_NAME(v_pick)
 #define s_absmax TSA_NAME(s_absmax)
 #define v_canonical TSA_NAME(v_canonical)
 #define v_div TSA_NAME(v_div)
@@ -49,6 +51,7 @@
 #define base_k TSA_NAME(base_k)
 #define psi_run TSA_NAME(psi_run)
 #define psi_t TSA_NAME(psi_t)
+#define phi_pairs TSA_NAME(phi_pairs)
 #define phi_run TSA_NAME(phi_run)
 #define phi_k TSA_NAME(phi_k)
 #define psi_k TSA_NAME(psi_k)

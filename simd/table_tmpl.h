@@ -64,4 +64,5 @@ static const struct tsa_kernels_f32 table = {
 };
 #undef TSA_KERNEL
 #undef V
+#undef VI
 #undef VL

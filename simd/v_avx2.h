@@ -7,6 +7,7 @@
 
 #if TSA_F64
 #define V __m256d
+#define VI __m256i
 #define VL 4
 #define v_cast_c _mm256_castsi256_pd
 #define v_bits_c _mm256_castpd_si256
@@ -64,10 +65,23 @@ static inline V v_canonical(V x)
 {
     return _mm256_blendv_pd(x, v_set1(canonical_nan()), _mm256_cmp_pd(x, x, _CMP_UNORD_Q));
 }
-static inline V v_add_from(V a, V b, ptrdiff_t k)
+static inline V v_from(V a, V b, ptrdiff_t k)
 {
     const size_t skip = k <= 0 ? 0 : k >= VL ? VL : (size_t)k;
-    return _mm256_blendv_pd(_mm256_add_pd(a, b), a, v_cast_c(v_first(skip)));
+    return _mm256_blendv_pd(b, a, v_cast_c(v_first(skip)));
+}
+static inline VI v_lanes(const unsigned char *lane) /* as pairs of 32-bit lanes */
+{
+    const unsigned char half[8] = {
+        (unsigned char)(2 * lane[0]), (unsigned char)(2 * lane[0] + 1),
+        (unsigned char)(2 * lane[1]), (unsigned char)(2 * lane[1] + 1),
+        (unsigned char)(2 * lane[2]), (unsigned char)(2 * lane[2] + 1),
+        (unsigned char)(2 * lane[3]), (unsigned char)(2 * lane[3] + 1)};
+    return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)half));
+}
+static inline V v_pick(V x, VI lanes)
+{
+    return _mm256_castps_pd(_mm256_permutevar8x32_ps(_mm256_castpd_ps(x), lanes));
 }
 TSA_INLINE void v_transpose(V *r)
 {
@@ -83,6 +97,7 @@ static inline V v_exp(V x) { return Sleef_finz_expd4_u10avx2(x); }
 #else
 
 #define V __m256
+#define VI __m256i
 #define VL 8
 #define v_cast_c _mm256_castsi256_ps
 #define v_bits_c _mm256_castps_si256
@@ -140,11 +155,16 @@ static inline V v_canonical(V x)
 {
     return _mm256_blendv_ps(x, v_set1(canonical_nan()), _mm256_cmp_ps(x, x, _CMP_UNORD_Q));
 }
-static inline V v_add_from(V a, V b, ptrdiff_t k)
+static inline V v_from(V a, V b, ptrdiff_t k)
 {
     const size_t skip = k <= 0 ? 0 : k >= VL ? VL : (size_t)k;
-    return _mm256_blendv_ps(_mm256_add_ps(a, b), a, v_cast_c(v_first(skip)));
+    return _mm256_blendv_ps(b, a, v_cast_c(v_first(skip)));
 }
+static inline VI v_lanes(const unsigned char *lane)
+{
+    return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)lane));
+}
+static inline V v_pick(V x, VI lanes) { return _mm256_permutevar8x32_ps(x, lanes); }
 TSA_INLINE void v_transpose(V *r)
 {
     V t[8];

@@ -87,7 +87,8 @@ TSA_INLINE void ones_segment(const int j, const int masked, const int nv, size_t
         TSA_UNROLL
         for (int c = j; c < nv; c++) {
             const V x = v_load(p + c * VL);
-            acc[c] = masked && c == j ? v_add_from(acc[c], x, k) : v_add(acc[c], x);
+            const V sum = v_add(acc[c], x);
+            acc[c] = masked && c == j ? v_from(acc[c], sum, k) : sum;
         }
     }
 }
