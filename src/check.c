@@ -102,15 +102,17 @@ enum tsa_status tsa_check_states(const struct tsa_call *call, struct tsa_error *
     /* a state that is there twice keeps the mark of its last place */
     for (size_t b = 0; b < call->batch; b++)
         call->writable[b]->head.mark = b;
-    for (size_t b = 0; b < call->batch; b++)
+    enum tsa_status status = TSA_OK;
+    for (size_t b = 0; b < call->batch && status == TSA_OK; b++)
         if (call->states[b]->head.mark != b) {
-            tsa_fail(err, TSA_EINVAL, "states", "states[%zu] and states[%zu] are the same", b,
-                     (size_t)call->states[b]->head.mark);
+            status = tsa_fail(err, TSA_EINVAL, "states", "states[%zu] and states[%zu] are the same",
+                              b, (size_t)call->states[b]->head.mark);
             if (err)
                 err->sequence = (ptrdiff_t)b;
-            return TSA_EINVAL;
         }
-    return TSA_OK;
+    for (size_t b = 0; b < call->batch; b++)
+        call->writable[b]->head.mark = 0;
+    return status;
 }
 
 /* -- values ------------------------------------------------------------------------------ */
