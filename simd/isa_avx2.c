@@ -12,5 +12,8 @@
  * at two a cycle. */
 #define TSA_TILES(X) TSA_ROWS_12(X, 1) TSA_ROWS_6(X, 2)
 #define TSA_TILE_VECTORS 2
-#define TSA_TILE_ROWS {0, 12, 6}
+#define TSA_TILE_ROWS                                                                              \
+    {                                                                                              \
+        0, 12, 6                                                                                   \
+    }
 #include "isa_tmpl.h"

@@ -21,7 +21,6 @@
 #define v_inverse_scale TSA_NAME(v_inverse_scale)
 #define v_load TSA_NAME(v_load)
 #define v_load_first TSA_NAME(v_load_first)
-#define v_max TSA_NAME(v_max)
 #define v_mul TSA_NAME(v_mul)
 #define v_set1 TSA_NAME(v_set1)
 #define v_sqrt TSA_NAME(v_sqrt)

@@ -39,7 +39,6 @@ static inline V v_mul(V a, V b) { return _mm256_mul_pd(a, b); }
 static inline V v_div(V a, V b) { return _mm256_div_pd(a, b); }
 static inline V v_sqrt(V a) { return _mm256_sqrt_pd(a); }
 static inline V v_fma(V a, V b, V c) { return _mm256_fmadd_pd(a, b, c); }
-static inline V v_max(V a, V b) { return _mm256_max_pd(a, b); }
 static inline T s_fma(T a, T b, T c) { return __builtin_fma(a, b, c); }
 static inline V v_absmax(V a, V x)
 {
@@ -72,11 +71,10 @@ static inline V v_from(V a, V b, ptrdiff_t k)
 }
 static inline VI v_lanes(const unsigned char *lane) /* as pairs of 32-bit lanes */
 {
-    const unsigned char half[8] = {
-        (unsigned char)(2 * lane[0]), (unsigned char)(2 * lane[0] + 1),
-        (unsigned char)(2 * lane[1]), (unsigned char)(2 * lane[1] + 1),
-        (unsigned char)(2 * lane[2]), (unsigned char)(2 * lane[2] + 1),
-        (unsigned char)(2 * lane[3]), (unsigned char)(2 * lane[3] + 1)};
+    const unsigned char half[8] = {(unsigned char)(2 * lane[0]), (unsigned char)(2 * lane[0] + 1),
+                                   (unsigned char)(2 * lane[1]), (unsigned char)(2 * lane[1] + 1),
+                                   (unsigned char)(2 * lane[2]), (unsigned char)(2 * lane[2] + 1),
+                                   (unsigned char)(2 * lane[3]), (unsigned char)(2 * lane[3] + 1)};
     return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)half));
 }
 static inline V v_pick(V x, VI lanes)
@@ -128,7 +126,6 @@ static inline V v_mul(V a, V b) { return _mm256_mul_ps(a, b); }
 static inline V v_div(V a, V b) { return _mm256_div_ps(a, b); }
 static inline V v_sqrt(V a) { return _mm256_sqrt_ps(a); }
 static inline V v_fma(V a, V b, V c) { return _mm256_fmadd_ps(a, b, c); }
-static inline V v_max(V a, V b) { return _mm256_max_ps(a, b); }
 static inline T s_fma(T a, T b, T c) { return __builtin_fmaf(a, b, c); }
 static inline V v_absmax(V a, V x)
 {

@@ -36,7 +36,6 @@ static inline V v_mul(V a, V b) { return _mm512_mul_pd(a, b); }
 static inline V v_div(V a, V b) { return _mm512_div_pd(a, b); }
 static inline V v_sqrt(V a) { return _mm512_sqrt_pd(a); }
 static inline V v_fma(V a, V b, V c) { return _mm512_fmadd_pd(a, b, c); }
-static inline V v_max(V a, V b) { return _mm512_max_pd(a, b); }
 static inline T s_fma(T a, T b, T c) { return __builtin_fma(a, b, c); }
 static inline V v_absmax(V a, V x)
 {
@@ -121,7 +120,6 @@ static inline V v_mul(V a, V b) { return _mm512_mul_ps(a, b); }
 static inline V v_div(V a, V b) { return _mm512_div_ps(a, b); }
 static inline V v_sqrt(V a) { return _mm512_sqrt_ps(a); }
 static inline V v_fma(V a, V b, V c) { return _mm512_fmadd_ps(a, b, c); }
-static inline V v_max(V a, V b) { return _mm512_max_ps(a, b); }
 static inline T s_fma(T a, T b, T c) { return __builtin_fmaf(a, b, c); }
 static inline V v_absmax(V a, V x)
 {

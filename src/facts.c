@@ -35,5 +35,11 @@ size_t tsa_state_elements(size_t head_dim, size_t value_dim, size_t terms)
 const char *tsa_exp_name(void)
 {
     const struct tsa_isa *isa;
-    return tsa_isa_find(NULL, &isa, NULL) == TSA_OK ? isa->exp : "";
+    if (tsa_isa_find(NULL, &isa, NULL) != TSA_OK)
+        return "";
+#if (defined(__x86_64__) || defined(__i386__)) && defined(__GNUC__)
+    if (isa == &tsa_isa_scalar && !__builtin_cpu_supports("fma"))
+        return "Sleef_exp1_u10purec"; /* as v_exp() of v_scalar.h has it */
+#endif
+    return isa->exp;
 }

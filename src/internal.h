@@ -139,7 +139,7 @@ size_t tsa_merge_scratch_bytes(const struct tsa_plan *plan);
 
 /* -- scratch of one thread (workspace.c) ------------------------------------------------------- */
 
-/* Offsets, in elements of T, of the parts of one thread's scratch; they depend on the plan alone. */
+/* Offsets, in elements of T, of the parts of one thread's scratch: of the plan alone. */
 struct tsa_room {
     size_t queries;                 /* tokens that pass over the state together */
     size_t ld_base, ld_phi, ld_psi; /* token-major rows: base, features; decode's whole psi rows */

@@ -154,8 +154,8 @@ struct tsa_options {
 TSA_API enum tsa_status tsa_options_init(struct tsa_options *options, size_t size);
 
 /** Check the options and make a plan. Arrays in `options` are copied.
- *  TSA_EINVAL, TSA_EOVERFLOW (message with the byte count), TSA_EUNSUPPORTED (dtype, isa),
- *  TSA_ENOMEM. */
+ *  TSA_EINVAL, TSA_EOVERFLOW (a state beyond PTRDIFF_MAX/4 bytes; the message has the count),
+ *  TSA_EUNSUPPORTED (dtype, isa), TSA_ENOMEM. */
 TSA_API enum tsa_status tsa_plan_create(const struct tsa_options *options, struct tsa_plan **plan,
                                         struct tsa_error *err) TSA_MUST_CHECK;
 

@@ -11,7 +11,8 @@ struct tsa_workspace {
     uint64_t threads, slots;
     uint64_t room, slot; /* elements of one: a workspace serves plans that need no more */
     uint64_t elem;
-    uint64_t bytes; /* allocated by the library, else 0 */
+    uint64_t capacity; /* bytes after this head */
+    uint64_t bytes;    /* allocated by the library, else 0 */
     struct tsa_allocator allocator;
 };
 
@@ -81,10 +82,12 @@ size_t tsa_wave_slots(const struct tsa_plan *plan, size_t threads)
 static size_t workspace_bytes(const struct tsa_plan *plan, size_t threads)
 {
     size_t elements, bytes;
+    const size_t merge = tsa_merge_scratch_bytes(plan);
     if (!tsa_size_mul(plan->room.total, threads, &elements) ||
         !tsa_size_add(elements, tsa_wave_slots(plan, threads) * plan->slot.total, &elements) ||
         !tsa_size_mul(elements, plan->elem, &bytes) ||
-        !tsa_size_add(bytes, tsa_round_up(sizeof(struct tsa_workspace), TSA_ALIGN), &bytes) ||
+        !tsa_size_add(bytes > merge ? bytes : merge,
+                      tsa_round_up(sizeof(struct tsa_workspace), TSA_ALIGN), &bytes) ||
         bytes > (size_t)PTRDIFF_MAX)
         return 0;
     return bytes;
@@ -132,6 +135,7 @@ enum tsa_status tsa_workspace_init(const struct tsa_plan *plan, int threads, voi
     w->room = plan->room.total;
     w->slot = plan->slot.total;
     w->elem = plan->elem;
+    w->capacity = wanted - tsa_round_up(sizeof *w, TSA_ALIGN);
     *ws = w;
     return tsa_succeed(err);
 }
@@ -221,8 +225,7 @@ void tsa_call_end(struct tsa_call *call, struct tsa_workspace *ws)
 
 void *tsa_scratch_begin(const struct tsa_plan *plan, struct tsa_workspace *ws, size_t bytes)
 {
-    if (ws && memcmp(ws->magic, workspace_magic, sizeof ws->magic) == 0 &&
-        ws->threads * ws->room * ws->elem >= bytes)
+    if (ws && memcmp(ws->magic, workspace_magic, sizeof ws->magic) == 0 && ws->capacity >= bytes)
         return first_room(ws);
     return tsa_allocate(&plan->allocator, bytes);
 }
