@@ -2,6 +2,7 @@
 /* The calls: checks first, then an engine, then the counts. */
 #include "config.h"
 
+#include <errno.h>
 #ifdef _OPENMP
 #include <omp.h>
 #endif
@@ -75,6 +76,7 @@ static enum tsa_status begin(struct tsa_call *call, struct tsa_workspace *ws, st
 static enum tsa_status run(struct tsa_call *call, void (*engine)(const struct tsa_call *),
                            struct tsa_workspace *ws, struct tsa_error *err)
 {
+    const int saved_errno = errno; /* an OpenMP runtime may set it */
     const struct tsa_fpenv mode = tsa_fpenv_enter();
     const enum tsa_status status = begin(call, ws, err);
     if (status == TSA_OK) {
@@ -83,6 +85,7 @@ static enum tsa_status run(struct tsa_call *call, void (*engine)(const struct ts
         tsa_call_end(call, ws);
     }
     tsa_fpenv_leave(mode);
+    errno = saved_errno;
     return status == TSA_OK ? tsa_succeed(err) : status;
 }
 

@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: MIT */
+/* Single tokens: decoding steps and queries of one row. Part of engine_tmpl.h. */
+
+/* One row: a query head and the kv head it reads. */
+struct token {
+    const struct item *item;
+    size_t h;
+};
+
+/* The queries of n <= TSA_TOKEN_ROWS rows. */
+static void token_queries(const struct tsa_call *call, T *room, const struct token *tokens,
+                          size_t n)
+{
+    const struct tsa_plan *plan = call->plan;
+    const int l2 = plan->normalize == TSA_NORMALIZE_L2;
+    for (size_t i = 0; i < n; i++) {
+        ptrdiff_t stride;
+        const T *src = rows_in(call->q, tokens[i].item->b, tokens[i].h, 0, 1, plan->d,
+                               room + plan->room.rows, &stride);
+        KERNELS(plan)->pack_t(1, plan->d, src, stride, l2, coefficients_of(plan, tokens[i].h).scale,
+                              room + plan->room.qbase + i * plan->room.ld_base, 1);
+    }
+}
+
+/* Their outputs, value columns c0 .. c1-1 of the padded ones: features, weights of the windows, the
+ * chains over the sums of all rows together, then those over the windows. These hold `more` tokens
+ * than the states count. */
+static void token_outputs(const struct tsa_call *call, T *room, const struct token *tokens,
+                          size_t n, size_t more, size_t c0, size_t c1)
+{
+    const struct tsa_plan *plan = call->plan;
+    const struct tsa_room *r = &plan->room;
+    const ptrdiff_t ldv = (ptrdiff_t)plan->layout.ldv;
+    T *acc = room + r->acc, *den = room + r->den, *w = room + r->weights, *q = room + r->qbase;
+    const T *hi[TSA_TOKEN_ROWS], *ones[TSA_TOKEN_ROWS];
+    const size_t ldw = tsa_round_up(plan->chunk, TSA_ROW_PAD);
+    const size_t width = (c1 < plan->dv ? c1 : plan->dv) - c0;
+    size_t rows = 0; /* of psi, acc and den */
+    for (size_t i = 0; i < n; i++, q += r->ld_base) {
+        const struct item *it = tokens[i].item;
+        const struct coefficients c = coefficients_of(plan, tokens[i].h);
+        if (it->sums.folded) {
+            KERNELS(plan)->psi_k(&plan->mono, q, c.weight, room + r->psi + rows * r->ld_psi);
+            hi[rows] = it->sums.hi + c0;
+            ones[rows++] = it->sums.ones_hi;
+        }
+        KERNELS(plan)->decode_scores(it->open + more, plan->d, it->window.kt, it->window.ldk, q,
+                                     plan->terms, c.coef, w + i * ldw);
+    }
+    if (rows > 0)
+        KERNELS(plan)->decode_state(rows, c1 - c0, plan->mono.total, room + r->psi,
+                                    (ptrdiff_t)r->ld_psi, hi, ldv, ones, acc, ldv, den);
+    for (size_t i = 0; i < n; i++) {
+        const struct item *it = tokens[i].item;
+        ptrdiff_t stride;
+        T *dst = rows_out(call->o, it->b, tokens[i].h, 0, plan->dv, room + r->rows, &stride);
+        KERNELS(plan)->decode_window(width, it->open + more, w + i * ldw, it->window.v + c0, ldv,
+                                     acc, *den, !it->sums.folded, dst + c0);
+        rows_out_done(call->o, it->b, tokens[i].h, 0, 1, plan->dv, room + r->rows);
+        if (it->sums.folded) {
+            acc += ldv;
+            den++;
+        }
+    }
+}
+
+/* Kv heads per task: enough to fill TSA_TOKEN_ROWS, unless that leaves threads idle. */
+static size_t items_together(const struct tsa_call *call)
+{
+    const size_t group = call->plan->group, items = call->batch * call->plan->kv_heads;
+    const size_t fill = group < TSA_TOKEN_ROWS ? TSA_TOKEN_ROWS / group : 1;
+    const size_t share = (items + call->threads - 1) / call->threads;
+    return share < fill ? share : fill;
+}
+
+static size_t token_tasks(const struct tsa_call *call)
+{
+    const size_t items = call->batch * call->plan->kv_heads, together = items_together(call);
+    return (items + together - 1) / together;
+}
+
+/* One token of some kv heads: attend from all their query heads, append it, fold. Without k the
+ * states are only read. Nothing is read back soon after it was stored where that can be helped: a
+ * load that spans stores waits for them. */
+static void token_task(const struct tsa_call *call, T *room, size_t index)
+{
+    const struct tsa_plan *plan = call->plan;
+    const size_t total = call->batch * plan->kv_heads, together = items_together(call);
+    const size_t first = index * together, left = total - first;
+    const size_t count = left < together ? left : together, more = call->k ? 1 : 0;
+    const size_t rows = count * plan->group;
+    struct item items[TSA_TOKEN_ROWS];
+    struct token tokens[TSA_TOKEN_ROWS];
+    items[0] = item_at(call, first);
+    for (size_t i = 1; i < count; i++) {
+        const struct item *it = &items[i - 1];
+        const bool last = it->g + 1 == plan->kv_heads;
+        items[i] = item_of(call, last ? it->b + 1 : it->b, last ? 0 : it->g + 1);
+    }
+    const struct item *it = items;
+    size_t h = it->g * plan->group;
+    for (size_t row = 0; row < rows; row += TSA_TOKEN_ROWS) {
+        const size_t n = rows - row < TSA_TOKEN_ROWS ? rows - row : TSA_TOKEN_ROWS;
+        for (size_t i = 0; i < n; i++) {
+            tokens[i] = (struct token){it, h};
+            if (++h == (it->g + 1) * plan->group && i + 1 + row < rows) {
+                it++;
+                h = it->g * plan->group;
+            }
+        }
+        token_queries(call, room, tokens, n);
+        for (size_t i = 0; more && row == 0 && i < count; i++)
+            append(call, room, &items[i], &items[i].window, items[i].open, 0, 1);
+        token_outputs(call, room, tokens, n, more, 0, plan->layout.ldv);
+    }
+    for (size_t i = 0; more && i < count; i++)
+        if (items[i].open + 1 == plan->chunk)
+            fold_window(call, room, &items[i].window, &items[i].sums);
+}
+
+/* Parts of the value columns, each a task, where a few large states leave threads idle. Values of
+ * other types are not split: their rows are converted whole. */
+static size_t column_parts(const struct tsa_call *call)
+{
+    const struct tsa_plan *plan = call->plan;
+    const size_t items = call->batch * plan->kv_heads, unit = TSA_ALIGN / sizeof(T);
+    const size_t columns = plan->layout.ldv / unit, share = call->threads / items;
+    if (call->o->dtype != TSA_DTYPE ||
+        plan->mono.total * plan->layout.ldv * sizeof(T) < TSA_SPLIT_BYTES)
+        return 1;
+    return share < columns ? (share > 1 ? share : 1) : columns;
+}
+
+static void column_task(const struct tsa_call *call, T *room, size_t index)
+{
+    const struct tsa_plan *plan = call->plan;
+    const size_t parts = column_parts(call), unit = TSA_ALIGN / sizeof(T);
+    const size_t part = index % parts, columns = plan->layout.ldv / unit;
+    const struct item item = item_at(call, index / parts);
+    struct token tokens[TSA_TOKEN_ROWS];
+    for (size_t row = 0; row < plan->group; row += TSA_TOKEN_ROWS) {
+        const size_t left = plan->group - row, n = left < TSA_TOKEN_ROWS ? left : TSA_TOKEN_ROWS;
+        for (size_t i = 0; i < n; i++)
+            tokens[i] = (struct token){&item, item.g * plan->group + row + i};
+        token_queries(call, room, tokens, n);
+        token_outputs(call, room, tokens, n, call->k ? 1 : 0, columns * part / parts * unit,
+                      columns * (part + 1) / parts * unit);
+    }
+}
+
+/* A share of the features of a full window: threads x items tasks. */
+static void fold_task(const struct tsa_call *call, T *room, size_t index)
+{
+    const struct tsa_plan *plan = call->plan;
+    const struct item item = item_at(call, index / call->threads);
+    const size_t part = index % call->threads, features = plan->mono.total;
+    const size_t blocks = (features + plan->block - 1) / plan->block;
+    const size_t f0 = blocks * part / call->threads * plan->block;
+    const size_t f1 = blocks * (part + 1) / call->threads * plan->block;
+    if (item.open + 1 != plan->chunk || f0 >= features || f0 == f1)
+        return;
+    key_base(call, room, &item.window);
+    fold_features(call, room, &item.window, &item.sums, f0, f1 < features ? f1 : features);
+}
+
+static void decode_columns(const struct tsa_call *call)
+{
+    const size_t items = call->batch * call->plan->kv_heads;
+    for (size_t i = 0; call->k && i < items; i++) {
+        const struct item item = item_at(call, i);
+        append(call, room_at(call, 0), &item, &item.window, item.open, 0, 1);
+    }
+    run_tasks(call, items * column_parts(call), column_task);
+    if (call->k)
+        run_tasks(call, items * call->threads, fold_task);
+}
+
+static void decode(const struct tsa_call *call)
+{
+    if (call->threads > 1 && column_parts(call) > 1) {
+        decode_columns(call);
+        return;
+    }
+    const struct tsa_plan *plan = call->plan;
+    const size_t bytes = plan->mono.total * plan->layout.ldv * sizeof(T);
+    const size_t worth = 1 + call->batch * plan->kv_heads * bytes / (TSA_SPLIT_BYTES / 2);
+    struct tsa_call team = *call;
+    if (worth < team.threads)
+        team.threads = worth;
+    run_tasks(&team, token_tasks(&team), token_task);
+}
