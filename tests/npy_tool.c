@@ -90,6 +90,7 @@ static int make(int argc, char **argv)
         a.x[i] = (double)(seed >> 40) * 0x1p-23 - 1;
     }
     save(argv[0], &a);
+    free(a.x);
     return 0;
 }
 
@@ -102,6 +103,7 @@ static int poke(char **argv)
         die("index beyond the end", argv[0]);
     a.x[i] = strtod(argv[2], NULL);
     save(argv[0], &a);
+    free(a.x);
     return 0;
 }
 
@@ -124,6 +126,8 @@ static int compare(char **argv)
         double relative = difference == 0 ? 0 : difference / scale;
         worst = relative <= worst ? worst : relative;
     }
+    free(a.x);
+    free(b.x);
     printf("largest relative difference %.3g, allowed %g\n", worst, tolerance);
     return worst <= tolerance ? 0 : 1;
 }
