@@ -7,9 +7,9 @@ struct S(kernel_bench) {
     const struct KERNELS *k;
     struct tsa_monomials mono;
     size_t c, d, dv, features, terms; /* features: those of one block */
-    ptrdiff_t ldt, ldv, ldb, ldf;     /* tokens, values, base monomials, features */
-    T *src, *srcv, *dst, *xt, *base_t, *base_k, *psi, *phi, *v, *hi, *lo, *local, *ones, *den;
-    T *acc, *w, *weight, *coef, *one_psi;
+    ptrdiff_t ldt, ldv;               /* tokens, values */
+    T *src, *srcv, *dst, *xt, *base, *psi, *v, *hi, *lo, *local, *ones, *den;
+    T *acc, *w, *weight, *coef, *one_base, *one_psi;
     size_t *suffix;
     void *memory[20];
     int blocks;
@@ -41,7 +41,7 @@ static bool S(kernel_bench_create)(struct S(kernel_bench) * b, const struct KERN
 {
     memset(b, 0, sizeof *b);
     b->k = kernels;
-    b->c = chunk;
+    b->c = chunk < TSA_TILE_TOKENS ? chunk : TSA_TILE_TOKENS;
     b->d = p->d;
     b->dv = p->dv;
     b->terms = p->terms;
@@ -52,19 +52,15 @@ static bool S(kernel_bench_create)(struct S(kernel_bench) * b, const struct KERN
         return false;
     tsa_monomials_fill_suffix(&b->mono, b->suffix);
     b->features = b->mono.total < 512 ? b->mono.total : 512;
-    b->ldt = (ptrdiff_t)tsa_round_up(chunk, TSA_ROW_PAD);
+    b->ldt = TSA_TILE_TOKENS;
     b->ldv = (ptrdiff_t)tsa_round_up(p->dv, TSA_ROW_PAD);
-    b->ldb = (ptrdiff_t)tsa_round_up(b->mono.base + 2 * TSA_MAX_LANES, TSA_ROW_PAD);
-    b->ldf = (ptrdiff_t)tsa_round_up(b->features + 2 * TSA_MAX_LANES, TSA_ROW_PAD);
     const size_t ldt = (size_t)b->ldt, ldv = (size_t)b->ldv, f = b->features;
     b->src = S(block)(b, ldt * p->d, -0.4, 0.5);
     b->srcv = S(block)(b, ldt * p->dv, -0.5, 0.5);
-    b->dst = S(block)(b, ldt * (ldv + (size_t)b->ldb), 0, 1);
+    b->dst = S(block)(b, ldt * ldv, 0, 1);
     b->xt = S(block)(b, ldt * p->d, -0.4, 0.5);
-    b->base_t = S(block)(b, ldt * (b->mono.base + 1), -0.4, 0.5);
-    b->base_k = S(block)(b, ldt * (size_t)b->ldb, -0.4, 0.5);
+    b->base = S(block)(b, ldt * b->mono.rows, -0.4, 0.5);
     b->psi = S(block)(b, f * ldt, 0, 0.5);
-    b->phi = S(block)(b, ldt * (size_t)b->ldf, 0, 0.5);
     b->v = S(block)(b, ldt * ldv, -0.5, 0.5);
     b->hi = S(block)(b, f * ldv, 0, 1);
     b->lo = S(block)(b, f * ldv, 0, 1e-8);
@@ -75,11 +71,12 @@ static bool S(kernel_bench_create)(struct S(kernel_bench) * b, const struct KERN
     b->w = S(block)(b, ldt * ldt, 0.5, 1.5);
     b->weight = S(block)(b, b->mono.total, 0.1, 1);
     b->coef = S(block)(b, TSA_MAX_TERMS, 0.1, 1);
+    b->one_base = S(block)(b, b->mono.lower + 2 * TSA_MAX_LANES, -0.4, 0.5);
     b->one_psi = S(block)(b, b->mono.total + 2 * TSA_MAX_LANES, 0, 0);
     for (int i = 0; i < b->blocks; i++)
         if (!b->memory[i])
             return false;
-    return b->blocks == 19;
+    return b->blocks == 18;
 }
 
 #define BYTES(count) ((double)(count) * sizeof(T))
@@ -101,45 +98,30 @@ KERNEL(pack_v)
     b->k->pack_v(b->c, b->dv, b->srcv, (ptrdiff_t)b->dv, b->v, b->ldv);
     return (struct kernel_cost){0, BYTES(2 * b->c * b->dv)};
 }
-KERNEL(transpose)
-{
-    b->k->transpose(b->d, b->c, b->xt, b->ldt, b->base_k, b->ldb);
-    return (struct kernel_cost){0, BYTES(2 * b->c * b->d)};
-}
 KERNEL(base_t)
 {
-    b->k->base_t(&b->mono, b->c, b->base_t, b->ldt);
-    return (struct kernel_cost){(double)((b->mono.base - b->d) * b->c), BYTES(b->mono.base * b->c)};
-}
-KERNEL(base_k)
-{
-    b->k->base_k(&b->mono, b->c, b->base_k, b->ldb);
+    b->k->base_t(&b->mono, b->c, b->base, b->ldt);
     return (struct kernel_cost){(double)((b->mono.base - b->d) * b->c), BYTES(b->mono.base * b->c)};
 }
 KERNEL(psi_t)
 {
-    b->k->psi_t(&b->mono, 0, b->features, b->c, b->base_t, b->ldt, b->weight, b->psi, b->ldt);
+    b->k->psi_t(&b->mono, 0, b->features, b->c, b->base, b->ldt, b->weight, b->psi, b->ldt);
     return (struct kernel_cost){2.0 * (double)(b->features * b->c), BYTES(b->features * b->c)};
 }
-KERNEL(phi_k)
+KERNEL(ones_t)
 {
-    b->k->phi_k(&b->mono, 0, b->features, b->c, b->base_k, b->ldb, b->phi, b->ldf);
+    b->k->ones_t(b->features, b->c, b->psi, b->ldt, b->ones, 1);
     return (struct kernel_cost){(double)(b->features * b->c), BYTES(b->features * b->c)};
 }
 KERNEL(psi_k)
 {
-    b->k->psi_k(&b->mono, b->base_k, b->weight, b->one_psi);
+    b->k->psi_k(&b->mono, b->one_base, b->weight, b->one_psi);
     return (struct kernel_cost){2.0 * (double)b->mono.total, BYTES(2 * b->mono.total)};
-}
-KERNEL(ones_k)
-{
-    b->k->ones_k(b->features, b->c, b->phi, b->ldf, b->ones);
-    return (struct kernel_cost){(double)(b->features * b->c), BYTES(b->features * b->c)};
 }
 KERNEL(query)
 {
     b->k->query(b->c, (size_t)b->ldv, b->features, b->psi, b->ldt, b->hi, b->ldv, b->acc, b->ldv,
-                1);
+                1, NULL);
     return (struct kernel_cost){2.0 * (double)(b->c * b->dv * b->features),
                                 BYTES(b->features * (b->dv + b->c))};
 }
@@ -150,14 +132,15 @@ KERNEL(query_ones)
 }
 KERNEL(update)
 {
-    b->k->update(b->features, (size_t)b->ldv, b->c, b->phi, b->ldf, b->v, b->ldv, b->local, b->ldv);
+    b->k->update(b->features, (size_t)b->ldv, b->c, b->psi, b->v, b->ldv, b->local, b->ldv, 1,
+                 NULL);
     return (struct kernel_cost){2.0 * (double)(b->c * b->dv * b->features),
                                 BYTES(b->features * (b->dv + b->c))};
 }
 KERNEL(update_fold)
 {
-    b->k->update_fold(b->features, (size_t)b->ldv, b->c, b->phi, b->ldf, b->v, b->ldv, b->hi, b->lo,
-                      b->ldv);
+    b->k->update_fold(b->features, (size_t)b->ldv, b->c, b->psi, b->v, b->ldv, NULL, 0, b->hi, b->lo,
+                      b->ldv, NULL);
     return (struct kernel_cost){2.0 * (double)(b->c * b->dv * b->features),
                                 BYTES(b->features * (4 * b->dv + b->c))};
 }
@@ -175,7 +158,7 @@ KERNEL(merge)
 }
 KERNEL(scores)
 {
-    b->k->scores(b->c, b->c, b->d, b->xt, b->ldt, b->base_t, b->ldt, b->terms, b->coef, b->w,
+    b->k->scores(b->c, b->c, b->d, b->xt, b->ldt, b->base, b->ldt, b->terms, b->coef, b->w,
                  b->ldt, 0);
     return (struct kernel_cost){2 * TRIANGLE(b) * (double)(b->d + b->terms - 1),
                                 BYTES(2 * b->c * b->d + b->c * b->c)};
@@ -194,7 +177,7 @@ KERNEL(window)
 KERNEL(decode_state)
 {
     const T *const hi[1] = {b->hi}, *const ones[1] = {b->ones};
-    b->k->decode_state(1, (size_t)b->ldv, b->features, b->phi, b->ldf, hi, b->ldv, ones, b->acc,
+    b->k->decode_state(1, (size_t)b->ldv, b->features, b->one_psi, 0, hi, b->ldv, ones, b->acc,
                        b->ldv, b->den);
     return (struct kernel_cost){2.0 * (double)(b->features * (b->dv + 1)),
                                 BYTES(b->features * (b->dv + 1))};
@@ -231,12 +214,12 @@ static const struct {
     {                                                                                              \
 #name, S(name)                                                                             \
     }
-    ENTRY(absmax),        ENTRY(pack_t),        ENTRY(pack_v),  ENTRY(transpose),
-    ENTRY(base_t),        ENTRY(base_k),        ENTRY(psi_t),   ENTRY(phi_k),
-    ENTRY(psi_k),         ENTRY(ones_k),        ENTRY(query),   ENTRY(query_ones),
-    ENTRY(update),        ENTRY(update_fold),   ENTRY(fold),    ENTRY(merge),
-    ENTRY(scores),        ENTRY(window_ones),   ENTRY(window),  ENTRY(decode_state),
-    ENTRY(decode_scores), ENTRY(decode_window), ENTRY(softmax), ENTRY(divide),
+    ENTRY(absmax),       ENTRY(pack_t),        ENTRY(pack_v),        ENTRY(base_t),
+    ENTRY(psi_t),        ENTRY(ones_t),        ENTRY(psi_k),         ENTRY(query),
+    ENTRY(query_ones),   ENTRY(update),        ENTRY(update_fold),   ENTRY(fold),
+    ENTRY(merge),        ENTRY(scores),        ENTRY(window_ones),   ENTRY(window),
+    ENTRY(decode_state), ENTRY(decode_scores), ENTRY(decode_window), ENTRY(softmax),
+    ENTRY(divide),
 #undef ENTRY
 };
 

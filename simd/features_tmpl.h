@@ -1,216 +1,196 @@
 /* SPDX-License-Identifier: MIT */
 /* Monomials. Those of degree m that begin with index i are x_i times the contiguous suffix of the
- * degree m-1 list whose first index is >= i, so a feature costs one product and no gather.
- * base[] holds degrees 1..terms-2; the top degree is made from it block by block. */
+ * degree m-1 list whose first index is >= i, so a feature costs one product and no gather. With
+ * lanes = tokens, base[] holds the low degrees; each degree above is made from the one below it,
+ * block by block, where it is needed. */
 
-/* A run of features that share degree m and first index i: [f, end). low is the base row of the
- * lower factor of its first feature, or of that feature itself below the top degree (then the
- * run is the whole degree). */
-struct run {
-    size_t f, end, m, i, low;
-    bool product;
-};
+/* How psi_rows makes a row: from a row of the degree below, or as a copy; weighted or plain. */
+enum row_kind { ROW_PRODUCT = 1, ROW_WEIGHTED = 2 };
 
-/* Set all but f, m and i from them; p features of the run are before f. */
-TSA_INLINE void run_set(const struct tsa_monomials *mono, struct run *run, size_t p, size_t limit)
-{
-    run->product = run->m > 1 && run->m + 1 == mono->terms;
-    if (run->product) {
-        const size_t *s = mono->suffix + run->m * (mono->d + 1), *low = s - (mono->d + 1);
-        run->low = mono->start[run->m - 1] - 1 + low[run->i] + p;
-        run->end = mono->start[run->m] + s[run->i + 1];
-    } else {
-        run->low = run->f - 1; /* degrees 1, 2, ... follow one another in base */
-        run->end = mono->start[run->m + 1];
-    }
-    run->end = run->end < limit ? run->end : limit;
-}
-
-TSA_INLINE struct run run_first(const struct tsa_monomials *mono, size_t f, size_t limit)
-{
-    struct run run = {.f = f};
-    while (mono->start[run.m + 1] <= f)
-        run.m++;
-    size_t p = f - mono->start[run.m];
-    if (p > 0) { /* mid-degree: find i with s[i] <= p < s[i+1] */
-        const size_t *s = mono->suffix + run.m * (mono->d + 1);
-        size_t end = mono->d;
-        while (end - run.i > 1) {
-            const size_t mid = (run.i + end) / 2;
-            if (s[mid] <= p)
-                run.i = mid;
-            else
-                end = mid;
-        }
-        p -= s[run.i];
-    }
-    run_set(mono, &run, p, limit);
-    return run;
-}
-
-/* Call only while run->end < limit. */
-TSA_INLINE void run_next(const struct tsa_monomials *mono, struct run *run, size_t limit)
-{
-    run->f = run->end;
-    run->i++;
-    if (!run->product || run->f == mono->start[run->m + 1]) {
-        run->m++;
-        run->i = 0;
-    }
-    run_set(mono, run, 0, limit);
-}
-
-static void base_t(const struct tsa_monomials *mono, size_t cols, T *base, ptrdiff_t ldb)
-{
-    for (size_t m = 2; m + 1 < mono->terms; m++) {
-        const size_t *s = mono->suffix + m * (mono->d + 1), *t = s - (mono->d + 1);
-        for (size_t i = 0; i < mono->d; i++) {
-            T *out = base + (ptrdiff_t)(mono->start[m] - 1 + s[i]) * ldb;
-            const T *x = base + (ptrdiff_t)i * ldb;
-            const T *low = base + (ptrdiff_t)(mono->start[m - 1] - 1 + t[i]) * ldb;
-            for (size_t n = s[i + 1] - s[i]; n > 0; n--, out += ldb, low += ldb)
-                for (size_t c = 0; c < cols; c += VL)
-                    v_store(out + c, v_mul(v_load(x + c), v_load(low + c)));
-        }
-    }
-}
-
-static void base_k(const struct tsa_monomials *mono, size_t rows, T *base, ptrdiff_t ldb)
-{
-    for (size_t r = 0; r < rows; r++, base += ldb)
-        for (size_t m = 2; m + 1 < mono->terms; m++) {
-            const size_t *s = mono->suffix + m * (mono->d + 1), *t = s - (mono->d + 1);
-            T *out = base + mono->start[m] - 1;
-            const T *low = base + mono->start[m - 1] - 1;
-            for (size_t i = 0; i < mono->d; i++) {
-                const V x = v_set1(base[i]);
-                /* may write past the run: the next run, or the row's padding, lies there */
-                for (size_t p = 0; p < s[i + 1] - s[i]; p += VL)
-                    v_store(out + s[i] + p, v_mul(x, v_load(low + t[i] + p)));
-            }
-        }
-}
-
-/* Rows of psi for one run, a group of NV vectors of tokens. */
-TSA_INLINE void psi_run(const int nv, size_t n, const T *x, const T *low, ptrdiff_t ldb,
-                        const T *weight, T *psi, ptrdiff_t ldp)
+TSA_INLINE void psi_vectors(const int nv, const int kind, size_t n, const T *x, const T *low,
+                            ptrdiff_t ldl, const T *weight, T *out, ptrdiff_t ldo)
 {
     V xi[4];
-    if (x) {
+    if (kind & ROW_PRODUCT) {
         TSA_UNROLL
         for (int j = 0; j < nv; j++)
             xi[j] = v_load(x + j * VL);
     }
-    for (; n > 0; n--, low += ldb, psi += ldp, weight++) {
-        const V w = v_set1(*weight);
+    for (; n > 0; n--, low += ldl, out += ldo) {
+        V w;
+        if (kind & ROW_WEIGHTED)
+            w = v_set1(*weight++);
         TSA_UNROLL
         for (int j = 0; j < nv; j++) {
             V y = v_load(low + j * VL);
-            if (x)
+            if (kind & ROW_PRODUCT)
                 y = v_mul(xi[j], y);
-            v_store(psi + j * VL, v_mul(y, w));
+            if (kind & ROW_WEIGHTED)
+                y = v_mul(y, w);
+            v_store(out + j * VL, y);
         }
     }
 }
 
-static void psi_t(const struct tsa_monomials *mono, size_t f0, size_t f1, size_t cols,
-                  const T *base, ptrdiff_t ldb, const T *weight, T *psi, ptrdiff_t ldp)
+/* out[r] = x * low[r] * weight[r], as far as kind says. */
+TSA_INLINE void psi_rows(const int kind, size_t n, size_t cols, const T *x, const T *low,
+                         ptrdiff_t ldl, const T *weight, T *out, ptrdiff_t ldo)
 {
-    if (f0 >= f1)
-        return;
-    for (struct run run = run_first(mono, f0, f1);; run_next(mono, &run, f1)) {
-        T *out = psi + (ptrdiff_t)(run.f - f0) * ldp;
-        if (run.m == 0) {
+    size_t c = 0;
+    for (; c + 3 * VL < cols; c += 4 * VL)
+        psi_vectors(4, kind, n, x + c, low + c, ldl, weight, out + c, ldo);
+    for (; c < cols; c += VL)
+        psi_vectors(1, kind, n, x + c, low + c, ldl, weight, out + c, ldo);
+}
+
+/* The first index of the monomial at position p of its degree: s[i] <= p < s[i+1]. Selections, not
+ * branches: their outcome is not foreseeable. */
+static size_t first_index(const size_t *s, size_t d, size_t p)
+{
+    size_t i = 0, step = 1;
+    while (step < d)
+        step *= 2;
+    for (; step > 0; step /= 2) {
+        size_t j = i + step;
+        j = j < d ? j : i;
+        i = s[j] <= p ? j : i;
+    }
+    return i;
+}
+
+/* Rows of the n <= TSA_PIECE monomials of degree m >= 1 from position p on: those of base, or made
+ * in its scratch rows. */
+static const T *degree_t(const struct tsa_monomials *mono, size_t m, size_t p, size_t n,
+                         size_t cols, T *base, ptrdiff_t ldb)
+{
+    if (m <= mono->stored)
+        return base + (ptrdiff_t)(mono->start[m] - 1 + p) * ldb;
+    const size_t *s = mono->suffix + m * (mono->d + 1), *t = s - (mono->d + 1);
+    T *rows = base + (ptrdiff_t)(mono->base + (m - mono->stored - 1) * TSA_PIECE) * ldb, *out = rows;
+    for (size_t i = first_index(s, mono->d, p); n > 0; i++) {
+        const size_t left = s[i + 1] - p, k = n < left ? n : left;
+        const T *low = degree_t(mono, m - 1, t[i] + p - s[i], k, cols, base, ldb);
+        psi_rows(ROW_PRODUCT, k, cols, base + (ptrdiff_t)i * ldb, low, ldb, NULL, out, ldb);
+        out += (ptrdiff_t)k * ldb;
+        p += k;
+        n -= k;
+    }
+    return rows;
+}
+
+static void base_t(const struct tsa_monomials *mono, size_t cols, T *base, ptrdiff_t ldb)
+{
+    for (size_t m = 2; m <= mono->stored; m++) {
+        const size_t *s = mono->suffix + m * (mono->d + 1), *t = s - (mono->d + 1);
+        T *rows = base + (ptrdiff_t)(mono->start[m] - 1) * ldb;
+        const T *low = base + (ptrdiff_t)(mono->start[m - 1] - 1) * ldb;
+        for (size_t i = 0; i < mono->d; i++)
+            psi_rows(ROW_PRODUCT, s[i + 1] - s[i], cols, base + (ptrdiff_t)i * ldb,
+                     low + (ptrdiff_t)t[i] * ldb, ldb, NULL, rows + (ptrdiff_t)s[i] * ldb, ldb);
+    }
+}
+
+/* Rows of degree m > mono->stored, positions p .. end-1, run by run. */
+TSA_INLINE void psi_runs(const int kind, const struct tsa_monomials *mono, size_t m, size_t p,
+                         size_t end, size_t cols, T *base, ptrdiff_t ldb, const T *weight, T *psi,
+                         ptrdiff_t ldp)
+{
+    const size_t *s = mono->suffix + m * (mono->d + 1), *t = s - (mono->d + 1);
+    const size_t most = m - 1 > mono->stored ? TSA_PIECE : SIZE_MAX;
+    for (size_t i = first_index(s, mono->d, p); p < end;) {
+        const size_t stop = s[i + 1] < end ? s[i + 1] : end;
+        const size_t n = stop - p < most ? stop - p : most;
+        const T *low = degree_t(mono, m - 1, t[i] + p - s[i], n, cols, base, ldb);
+        psi_rows(kind, n, cols, base + (ptrdiff_t)i * ldb, low, ldb, weight, psi, ldp);
+        psi += (ptrdiff_t)n * ldp;
+        if (kind & ROW_WEIGHTED)
+            weight += n;
+        p += n;
+        i += p == s[i + 1];
+    }
+}
+
+static void psi_t(const struct tsa_monomials *mono, size_t f0, size_t f1, size_t cols, T *base,
+                  ptrdiff_t ldb, const T *weight, T *psi, ptrdiff_t ldp)
+{
+    size_t m = 0;
+    for (size_t f = f0, end; f < f1; f = end) {
+        while (mono->start[m + 1] <= f)
+            m++;
+        end = mono->start[m + 1] < f1 ? mono->start[m + 1] : f1;
+        const T *w = weight ? weight + f : NULL;
+        if (m == 0) {
             for (size_t c = 0; c < cols; c += VL)
-                v_store(out + c, v_set1(weight[0]));
+                v_store(psi + c, v_set1(w ? *w : 1));
+        } else if (m <= mono->stored) {
+            const T *low = base + (ptrdiff_t)(f - 1) * ldb; /* degrees follow one another */
+            if (w)
+                psi_rows(ROW_WEIGHTED, end - f, cols, base, low, ldb, w, psi, ldp);
+            else
+                psi_rows(0, end - f, cols, base, low, ldb, NULL, psi, ldp);
         } else {
-            const size_t n = run.end - run.f;
-            const T *low = base + (ptrdiff_t)run.low * ldb;
-            const T *x = run.product ? base + (ptrdiff_t)run.i * ldb : NULL;
-            size_t c = 0;
-            for (; c + 3 * VL < cols; c += 4 * VL)
-                psi_run(4, n, x ? x + c : NULL, low + c, ldb, weight + run.f, out + c, ldp);
-            for (; c < cols; c += VL)
-                psi_run(1, n, x ? x + c : NULL, low + c, ldb, weight + run.f, out + c, ldp);
+            const size_t p = f - mono->start[m], to = end - mono->start[m];
+            if (w)
+                psi_runs(ROW_PRODUCT | ROW_WEIGHTED, mono, m, p, to, cols, base, ldb, w, psi, ldp);
+            else
+                psi_runs(ROW_PRODUCT, mono, m, p, to, cols, base, ldb, NULL, psi, ldp);
         }
-        if (run.end == f1)
-            return;
+        psi += (ptrdiff_t)(end - f) * ldp;
     }
 }
 
-/* One run of phi for all rows: x times the low factors, or the low factors themselves. Stores may
- * pass the end of the run, where the next run or the row's room lies. */
-TSA_INLINE void phi_run(size_t n, size_t rows, const T *x, const T *low, ptrdiff_t ldb, T *phi,
-                        ptrdiff_t ldp)
+/* Blocks of VL features by VL tokens are turned in registers, so that the chains of VL features go
+ * on together. */
+static void ones_t(size_t features, size_t rows, const T *phi, ptrdiff_t ldp, T *sum, int first)
 {
-    for (size_t p = 0; p < n; p += VL, low += VL, phi += VL) {
-        const T *xr = x, *a = low;
-        T *out = phi;
-        if (x)
-            for (size_t r = rows; r > 0; r--, xr += ldb, a += ldb, out += ldp)
-                v_store(out, v_mul(v_set1(*xr), v_load(a)));
-        else
-            for (size_t r = rows; r > 0; r--, a += ldb, out += ldp)
-                v_store(out, v_load(a));
+    for (size_t f = 0; f < features; f += VL, phi += VL * ldp) {
+        const size_t n = features - f < VL ? features - f : VL;
+        V s = first ? v_zero() : v_load_first(sum + f, n);
+        size_t r = 0;
+        for (; r + VL <= rows; r += VL) {
+            V x[VL];
+            TSA_UNROLL
+            for (int j = 0; j < VL; j++)
+                x[j] = v_load(phi + j * ldp + r);
+            v_transpose(x);
+            TSA_UNROLL
+            for (int j = 0; j < VL; j++)
+                s = v_add(s, x[j]);
+        }
+        if (r < rows) {
+            V x[VL];
+            for (size_t j = 0; j < VL; j++)
+                x[j] = v_load(phi + (ptrdiff_t)j * ldp + r);
+            v_transpose(x);
+            for (size_t j = 0; j < rows - r; j++)
+                s = v_add(s, x[j]);
+        }
+        v_store_first(sum + f, n, s);
     }
 }
 
-/* Degree 2 where it is the top and a row fits one vector: both factors are picked from the row, so
- * that stores are whole aligned vectors, not one per run at any place. run is the first to make;
- * features end at f1. The lanes before run.f belong to lower degrees, and are kept. */
-static void phi_pairs(const struct tsa_monomials *mono, struct run run, size_t f0, size_t f1,
-                      size_t rows, const T *base, ptrdiff_t ldb, T *phi, ptrdiff_t ldp)
+/* All lower degrees of one token, lanes = monomials. */
+static void lower_k(const struct tsa_monomials *mono, T *base)
 {
-    const size_t begin = run.f - f0, end = f1 - f0;
-    size_t i = run.i, j = run.low; /* degree 1: the base row of x_j is j */
-    for (size_t at = begin - begin % VL; at < end; at += VL) {
-        unsigned char first[TSA_MAX_LANES] = {0}, second[TSA_MAX_LANES] = {0};
-        const ptrdiff_t skip = at < begin ? (ptrdiff_t)(begin - at) : 0;
-        for (size_t lane = (size_t)skip; lane < VL && i < mono->d; lane++) {
-            first[lane] = (unsigned char)i;
-            second[lane] = (unsigned char)j;
-            if (++j == mono->d)
-                j = ++i;
-        }
-        const VI a = v_lanes(first), b = v_lanes(second);
-        const T *x = base;
-        T *out = phi + at;
-        for (size_t r = rows; r > 0; r--, x += ldb, out += ldp) {
-            const V row = v_load(x);
-            const V y = v_mul(v_pick(row, a), v_pick(row, b));
-            v_store(out, skip > 0 ? v_from(v_load(out), y, skip) : y);
+    for (size_t m = 2; m + 1 < mono->terms; m++) {
+        const size_t *s = mono->suffix + m * (mono->d + 1), *t = s - (mono->d + 1);
+        T *out = base + mono->start[m] - 1;
+        const T *low = base + mono->start[m - 1] - 1;
+        for (size_t i = 0; i < mono->d; i++) {
+            const V x = v_set1(base[i]);
+            /* may write past the run: the next run, or the row's padding, lies there */
+            for (size_t p = 0; p < s[i + 1] - s[i]; p += VL)
+                v_store(out + s[i] + p, v_mul(x, v_load(low + t[i] + p)));
         }
     }
 }
 
-static void phi_k(const struct tsa_monomials *mono, size_t f0, size_t f1, size_t rows,
-                  const T *base, ptrdiff_t ldb, T *phi, ptrdiff_t ldp)
-{
-    if (f0 >= f1)
-        return;
-    for (struct run run = run_first(mono, f0, f1);; run_next(mono, &run, f1)) {
-        T *out = phi + (run.f - f0);
-        if (run.product && run.m == 2 && mono->d <= VL && rows >= VL) {
-            phi_pairs(mono, run, f0, f1, rows, base, ldb, phi, ldp);
-            return;
-        }
-        if (run.m == 0)
-            for (size_t r = 0; r < rows; r++)
-                out[(ptrdiff_t)r * ldp] = 1;
-        else
-            phi_run(run.end - run.f, rows, run.product ? base + run.i : NULL, base + run.low, ldb,
-                    out, ldp);
-        if (run.end == f1)
-            return;
-    }
-}
-
-/* Like base_k and phi_k in one, for one row, with weights; no search for runs. */
+/* No search for runs here: a token makes all of them. */
 static void psi_k(const struct tsa_monomials *mono, T *base, const T *weight, T *psi)
 {
     const size_t top = mono->terms - 1;
     if (top > 2)
-        base_k(mono, 1, base, 0);
+        lower_k(mono, base);
     psi[0] = weight[0];
     if (top == 0)
         return;
@@ -236,37 +216,5 @@ static void psi_k(const struct tsa_monomials *mono, T *base, const T *weight, T 
             psi += n;
             weight += n;
         }
-    }
-}
-
-static void ones_k(size_t features, size_t rows, const T *phi, ptrdiff_t ldp, T *sum)
-{
-    for (size_t f = 0; f < features; f += 4 * VL) {
-        V s0 = v_zero(), s1 = v_zero(), s2 = v_zero(), s3 = v_zero();
-        const T *p = phi + f;
-        const size_t n = features - f;
-        if (n > 3 * VL) {
-            for (size_t r = 0; r < rows; r++, p += ldp) {
-                s0 = v_add(s0, v_load(p));
-                s1 = v_add(s1, v_load(p + VL));
-                s2 = v_add(s2, v_load(p + 2 * VL));
-                s3 = v_add(s3, v_load(p + 3 * VL));
-            }
-        } else {
-            for (size_t r = 0; r < rows; r++, p += ldp) {
-                s0 = v_add(s0, v_load(p));
-                if (n > VL)
-                    s1 = v_add(s1, v_load(p + VL));
-                if (n > 2 * VL)
-                    s2 = v_add(s2, v_load(p + 2 * VL));
-            }
-        }
-        v_store_first(sum + f, n < VL ? n : VL, s0);
-        if (n > VL)
-            v_store_first(sum + f + VL, n < 2 * VL ? n - VL : VL, s1);
-        if (n > 2 * VL)
-            v_store_first(sum + f + 2 * VL, n < 3 * VL ? n - 2 * VL : VL, s2);
-        if (n > 3 * VL)
-            v_store_first(sum + f + 3 * VL, n < 4 * VL ? n - 3 * VL : VL, s3);
     }
 }

@@ -37,6 +37,33 @@
 #define TSA_UNUSED
 #endif
 
+/* Ask for the next n lines. */
+static inline void ahead_ask(struct tsa_ahead *ahead, size_t n)
+{
+    struct tsa_ahead_rows *r = ahead->rows + ahead->count - 1;
+    for (; n > 0 && ahead->count > 0; n--) {
+#if defined(__GNUC__)
+        if (r->write)
+            __builtin_prefetch(r->row + r->line * TSA_ALIGN, 1, 2);
+        else
+            __builtin_prefetch(r->row + r->line * TSA_ALIGN, 0, 2);
+#endif
+        if (++r->line == r->lines) {
+            r->line = 0;
+            r->row += r->stride;
+            if (--r->rows == 0) {
+                ahead->count--;
+                r--;
+            }
+        }
+    }
+}
+/* Lines per tile of a kernel that has so many. */
+static inline size_t ahead_share(struct tsa_ahead *ahead, size_t tiles)
+{
+    return !ahead || ahead->count == 0 ? 0 : (ahead->budget + tiles - 1) / tiles;
+}
+
 /* Rows that a tile may have; a remainder is covered by the next smaller ones. */
 #define TSA_ROWS_4(X, nv) X(1, nv) X(2, nv) X(4, nv)
 #define TSA_ROWS_6(X, nv) TSA_ROWS_4(X, nv) X(6, nv)
@@ -55,6 +82,13 @@ static inline size_t tile_rows(size_t vectors, size_t left)
     while (n > left || n > most[vectors])
         n /= 2;
     return n;
+}
+
+static inline size_t tile_count(size_t rows, size_t vectors)
+{
+    static const unsigned char most[] = TSA_TILE_ROWS;
+    const size_t widest = sizeof most - 1, nv = vectors < widest ? vectors : widest;
+    return nv == 0 ? 1 : (vectors + nv - 1) / nv * (rows / most[nv] + 1);
 }
 
 #include "names.h"

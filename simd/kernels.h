@@ -3,6 +3,7 @@
 #ifndef TSA_KERNELS_H
 #define TSA_KERNELS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -13,16 +14,39 @@
 /* Rows rounded up to this stay inside every scratch array with lanes = tokens. */
 #define TSA_ROW_PAD 16
 
+/* Tokens whose features, scores or keys are in the first-level cache together. */
+#define TSA_TILE_TOKENS 64
+/* Arrays that can be asked for ahead. */
+#define TSA_AHEAD_ROWS 16
+/* Monomials of a degree above those stored that are made together. */
+#define TSA_PIECE 48
+
 /* The symmetric monomials of degrees 0..terms-1 in d variables, ascending degree, each degree in
  * lexicographic order of its index tuple i1 <= ... <= im. */
 struct tsa_monomials {
     size_t d, terms;
     size_t total;         /* F */
-    size_t base;          /* rows of base[]: monomials of degrees 1..terms-2, at least d */
+    size_t lower;         /* monomials of degrees 1..terms-2, at least d */
+    size_t stored;        /* of them, degrees that stay in base[] with lanes = tokens: 1..stored */
+    size_t base, rows;    /* rows of base[]: monomials stored; the scratch of higher ones included */
     size_t start[10];     /* start[m]: first feature of degree m; start[terms] = total */
     const size_t *suffix; /* suffix[m*(d+1)+i]: position within degree m of the first tuple whose
                              first index is >= i, for 0 <= i <= d; degree m has
                              suffix[m*(d+1)+d] tuples */
+};
+
+/* Memory that the caller will soon touch, in lines of TSA_ALIGN bytes: a long kernel asks for `budget`
+ * of them, a few per register tile, so that they arrive while it computes. */
+struct tsa_ahead {
+    size_t budget;
+    struct tsa_ahead_rows {
+        const char *row;
+        ptrdiff_t stride;   /* to the next row, in bytes */
+        size_t rows, lines; /* to go; of one row */
+        size_t line;        /* of the row under way */
+        bool write;
+    } rows[TSA_AHEAD_ROWS];
+    size_t count; /* the last of rows[] comes first */
 };
 
 #define T float

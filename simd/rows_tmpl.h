@@ -60,10 +60,9 @@ static void pack_one(size_t width, const T *src, int l2, T scale, T *out, ptrdif
     }
 }
 
-/* p[c][r] = src[r][c] for a whole VL x VL block; returns m with the magnitudes of the block, if
- * asked for. The block must stay in registers, so the partial one is a function of its own. */
-TSA_INLINE V transpose_full(const int magnitudes, const T *src, ptrdiff_t stride, T *p,
-                            ptrdiff_t ldp, V m)
+/* p[c][r] = src[r][c] for a whole VL x VL block; returns m with the magnitudes of the block. The
+ * block must stay in registers, so the partial one is a function of its own. */
+TSA_INLINE V transpose_full(const T *src, ptrdiff_t stride, T *p, ptrdiff_t ldp, V m)
 {
     V x[VL];
     TSA_UNROLL
@@ -72,8 +71,7 @@ TSA_INLINE V transpose_full(const int magnitudes, const T *src, ptrdiff_t stride
     v_transpose(x);
     TSA_UNROLL
     for (int c = 0; c < VL; c++) {
-        if (magnitudes)
-            m = v_absmax(m, x[c]);
+        m = v_absmax(m, x[c]);
         v_store(p + c * ldp, x[c]);
     }
     return m;
@@ -109,7 +107,7 @@ TSA_INLINE void pack_blocks(const int nb, size_t lanes, size_t width, const T *s
             const T *block = src + j * VL * stride + (ptrdiff_t)c;
             T *p = out + (ptrdiff_t)c * ldo + j * VL;
             if (full && n == VL)
-                m[j] = transpose_full(1, block, stride, p, ldo, m[j]);
+                m[j] = transpose_full(block, stride, p, ldo, m[j]);
             else
                 m[j] = transpose_part(lanes, n, block, stride, p, ldo, m[j]);
         }
@@ -178,18 +176,4 @@ static void pack_v(size_t rows, size_t width, const T *src, ptrdiff_t stride, T 
         for (; c < (size_t)ldo; c += VL)
             v_store(out + c, v_zero());
     }
-}
-
-static void transpose(size_t rows, size_t cols, const T *in, ptrdiff_t ldi, T *out, ptrdiff_t ldo)
-{
-    for (size_t r = 0; r < rows; r += VL)
-        for (size_t c = 0; c < cols; c += VL) {
-            const size_t nr = rows - r < VL ? rows - r : VL, nc = cols - c < VL ? cols - c : VL;
-            const T *block = in + (ptrdiff_t)r * ldi + (ptrdiff_t)c;
-            T *p = out + (ptrdiff_t)c * ldo + (ptrdiff_t)r;
-            if (nr == VL && nc == VL)
-                transpose_full(0, block, ldi, p, ldo, v_zero());
-            else
-                transpose_part(nr, nc, block, ldi, p, ldo, v_zero());
-        }
 }

@@ -74,14 +74,18 @@ static const query_fn query_table[TSA_TILE_VECTORS + 1][TSA_MOST_ROWS + 1] = {
 };
 
 static void query(size_t rows, size_t cols, size_t features, const T *psi, ptrdiff_t ldp,
-                  const T *hi, ptrdiff_t ldh, T *acc, ptrdiff_t lda, int first)
+                  const T *hi, ptrdiff_t ldh, T *acc, ptrdiff_t lda, int first,
+                  struct tsa_ahead *ahead)
 {
     const struct query_args q = {features, psi, ldp, hi, ldh, acc, lda, first};
+    const size_t share = ahead_share(ahead, tile_count(rows, cols / VL));
     for (size_t c = 0; c < cols;) {
         const size_t left = (cols - c) / VL, nv = left < TSA_TILE_VECTORS ? left : TSA_TILE_VECTORS;
         for (size_t t = 0; t < rows;) {
             const size_t n = tile_rows(nv, rows - t);
             query_table[nv][n](&q, t, c);
+            if (share > 0)
+                ahead_ask(ahead, share);
             t += n;
         }
         c += nv * VL;
@@ -154,10 +158,10 @@ TSA_INLINE void pending_one(struct pending *p)
 
 struct update_args {
     size_t rows;
-    const T *phi;
-    ptrdiff_t ldp;
-    const T *v;
+    const T *phi, *v;
     ptrdiff_t ldv;
+    const T *from; /* NULL: from +0 */
+    ptrdiff_t ldf;
     T *hi, *lo; /* hi alone: local sums */
     ptrdiff_t ldh;
     struct pending *pending;
@@ -167,24 +171,28 @@ TSA_INLINE void update_tile(const int rows, const int nv, const struct update_ar
                             size_t col)
 {
     V acc[TSA_MOST_ROWS][TSA_TILE_VECTORS];
-    TSA_TILE_EACH(rows, nv) acc[r][c] = v_zero();
-    const T *a = u->phi + f, *b = u->v + col;
-    const ptrdiff_t ldp = u->ldp, ldv = u->ldv;
+    if (u->from) {
+        const T *from = u->from + (ptrdiff_t)f * u->ldf + col;
+        TSA_TILE_EACH(rows, nv) acc[r][c] = v_load(from + r * u->ldf + c * VL);
+    } else {
+        TSA_TILE_EACH(rows, nv) acc[r][c] = v_zero();
+    }
+    const T *a = u->phi + (ptrdiff_t)f * TSA_TILE_TOKENS, *b = u->v + col;
+    const ptrdiff_t ldp = TSA_TILE_TOKENS, ldv = u->ldv;
     struct pending *p = u->pending;
     size_t t = u->rows;
     if (p) {
         for (; t > 1 && p->left > 0; t -= 2) {
-            TSA_TILE_STEP(rows, nv, a, 1, b);
-            a += ldp;
+            TSA_TILE_STEP(rows, nv, a, ldp, b);
             b += ldv;
-            TSA_TILE_STEP(rows, nv, a, 1, b);
-            a += ldp;
+            TSA_TILE_STEP(rows, nv, a + 1, ldp, b);
+            a += 2;
             b += ldv;
             pending_one(p);
         }
     }
-    for (; t > 0; t--, a += ldp, b += ldv)
-        TSA_TILE_STEP(rows, nv, a, 1, b);
+    for (; t > 0; t--, a++, b += ldv)
+        TSA_TILE_STEP(rows, nv, a, ldp, b);
     T *hi = u->hi + (ptrdiff_t)f * u->ldh + col;
     if (!p) {
         TSA_TILE_EACH(rows, nv) v_store(hi + r * u->ldh + c * VL, acc[r][c]);
@@ -217,33 +225,39 @@ static const update_fn update_table[TSA_TILE_VECTORS + 1][TSA_MOST_ROWS + 1] = {
 #undef X
 };
 
-static void update_all(size_t features, size_t cols, const struct update_args *u)
+static void update_all(size_t features, size_t cols, const struct update_args *u,
+                       struct tsa_ahead *ahead)
 {
+    const size_t share = ahead_share(ahead, tile_count(features, cols / VL));
     for (size_t c = 0; c < cols;) {
         const size_t left = (cols - c) / VL, nv = left < TSA_TILE_VECTORS ? left : TSA_TILE_VECTORS;
         for (size_t f = 0; f < features;) {
             const size_t n = tile_rows(nv, features - f);
             update_table[nv][n](u, f, c);
+            if (share > 0)
+                ahead_ask(ahead, share);
             f += n;
         }
         c += nv * VL;
     }
 }
 
-static void update(size_t features, size_t cols, size_t rows, const T *phi, ptrdiff_t ldp,
-                   const T *v, ptrdiff_t ldv, T *local, ptrdiff_t ldl)
+static void update(size_t features, size_t cols, size_t rows, const T *phi, const T *v,
+                   ptrdiff_t ldv, T *local, ptrdiff_t ldl, int first, struct tsa_ahead *ahead)
 {
-    const struct update_args u = {rows, phi, ldp, v, ldv, local, NULL, ldl, NULL};
-    update_all(features, cols, &u);
+    const struct update_args u = {rows, phi,   v,    ldv, first ? NULL : local,
+                                  ldl,  local, NULL, ldl, NULL};
+    update_all(features, cols, &u, ahead);
 }
 
-static void update_fold(size_t features, size_t cols, size_t rows, const T *phi, ptrdiff_t ldp,
-                        const T *v, ptrdiff_t ldv, T *hi, T *lo, ptrdiff_t ldh)
+static void update_fold(size_t features, size_t cols, size_t rows, const T *phi, const T *v,
+                        ptrdiff_t ldv, const T *local, ptrdiff_t ldl, T *hi, T *lo, ptrdiff_t ldh,
+                        struct tsa_ahead *ahead)
 {
     struct pending pending;
     pending.left = 0;
-    const struct update_args u = {rows, phi, ldp, v, ldv, hi, lo, ldh, &pending};
-    update_all(features, cols, &u);
+    const struct update_args u = {rows, phi, v, ldv, local, ldl, hi, lo, ldh, &pending};
+    update_all(features, cols, &u, ahead);
     while (pending.left > 0)
         pending_one(&pending);
 }

@@ -64,5 +64,4 @@ static const struct tsa_kernels_f32 table = {
 };
 #undef TSA_KERNEL
 #undef V
-#undef VI
 #undef VL

@@ -7,7 +7,6 @@
 
 #if TSA_F64
 #define V __m256d
-#define VI __m256i
 #define VL 4
 #define v_cast_c _mm256_castsi256_pd
 #define v_bits_c _mm256_castpd_si256
@@ -69,18 +68,6 @@ static inline V v_from(V a, V b, ptrdiff_t k)
     const size_t skip = k <= 0 ? 0 : k >= VL ? VL : (size_t)k;
     return _mm256_blendv_pd(b, a, v_cast_c(v_first(skip)));
 }
-static inline VI v_lanes(const unsigned char *lane) /* as pairs of 32-bit lanes */
-{
-    const unsigned char half[8] = {(unsigned char)(2 * lane[0]), (unsigned char)(2 * lane[0] + 1),
-                                   (unsigned char)(2 * lane[1]), (unsigned char)(2 * lane[1] + 1),
-                                   (unsigned char)(2 * lane[2]), (unsigned char)(2 * lane[2] + 1),
-                                   (unsigned char)(2 * lane[3]), (unsigned char)(2 * lane[3] + 1)};
-    return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)half));
-}
-static inline V v_pick(V x, VI lanes)
-{
-    return _mm256_castps_pd(_mm256_permutevar8x32_ps(_mm256_castpd_ps(x), lanes));
-}
 TSA_INLINE void v_transpose(V *r)
 {
     const V a = _mm256_unpacklo_pd(r[0], r[1]), b = _mm256_unpackhi_pd(r[0], r[1]);
@@ -95,7 +82,6 @@ static inline V v_exp(V x) { return Sleef_finz_expd4_u10avx2(x); }
 #else
 
 #define V __m256
-#define VI __m256i
 #define VL 8
 #define v_cast_c _mm256_castsi256_ps
 #define v_bits_c _mm256_castps_si256
@@ -157,11 +143,6 @@ static inline V v_from(V a, V b, ptrdiff_t k)
     const size_t skip = k <= 0 ? 0 : k >= VL ? VL : (size_t)k;
     return _mm256_blendv_ps(b, a, v_cast_c(v_first(skip)));
 }
-static inline VI v_lanes(const unsigned char *lane)
-{
-    return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)lane));
-}
-static inline V v_pick(V x, VI lanes) { return _mm256_permutevar8x32_ps(x, lanes); }
 TSA_INLINE void v_transpose(V *r)
 {
     V t[8];

@@ -10,13 +10,11 @@
  *   v_zero_where_zero(x, s) +0 in the lanes where s is 0
  *   v_canonical(x)          NaNs become the canonical quiet NaN
  *   v_from(a, b, k)         b in lanes >= k, a in the others; any k
- *   v_pick(x, v_lanes(l))   lane i is lane l[i] of x
  *   v_transpose(r)          the VL x VL block r[0..VL-1]
  */
 
 #if TSA_F64
 #define V __m512d
-#define VI __m512i
 #define VL 8
 static inline V v_zero(void) { return _mm512_setzero_pd(); }
 static inline V v_set1(T x) { return _mm512_set1_pd(x); }
@@ -70,11 +68,6 @@ static inline V v_from(V a, V b, ptrdiff_t k)
     const unsigned skip = k <= 0 ? 0 : k >= VL ? VL : (unsigned)k;
     return _mm512_mask_mov_pd(a, (__mmask8)(0xffu << skip), b);
 }
-static inline VI v_lanes(const unsigned char *lane)
-{
-    return _mm512_cvtepu8_epi64(_mm_loadl_epi64((const __m128i *)(const void *)lane));
-}
-static inline V v_pick(V x, VI lanes) { return _mm512_permutexvar_pd(lanes, x); }
 TSA_INLINE void v_transpose(V *r)
 {
     V t[8];
@@ -100,7 +93,6 @@ static inline V v_exp(V x) { return Sleef_finz_expd8_u10avx512f(x); }
 #else
 
 #define V __m512
-#define VI __m512i
 #define VL 16
 static inline V v_zero(void) { return _mm512_setzero_ps(); }
 static inline V v_set1(T x) { return _mm512_set1_ps(x); }
@@ -154,11 +146,6 @@ static inline V v_from(V a, V b, ptrdiff_t k)
     const unsigned skip = k <= 0 ? 0 : k >= VL ? VL : (unsigned)k;
     return _mm512_mask_mov_ps(a, (__mmask16)(0xffffu << skip), b);
 }
-static inline VI v_lanes(const unsigned char *lane)
-{
-    return _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)lane));
-}
-static inline V v_pick(V x, VI lanes) { return _mm512_permutexvar_ps(lanes, x); }
 TSA_INLINE void v_transpose(V *r)
 {
     V t[16];

@@ -4,7 +4,6 @@
 
 #if TSA_F64
 #define V float64x2_t
-#define VI uint8x16_t
 #define VL 2
 #define v_cast_c vreinterpretq_f64_u64
 #define v_bits_c vreinterpretq_u64_f64
@@ -58,17 +57,6 @@ static inline V v_from(V a, V b, ptrdiff_t k)
     const uint64_t skip = k <= 0 ? 0 : (uint64_t)k;
     return vbslq_f64(vcgeq_u64(lane, vdupq_n_u64(skip)), b, a);
 }
-static inline VI v_lanes(const unsigned char *lane)
-{
-    unsigned char byte[16];
-    for (size_t i = 0; i < sizeof byte; i++)
-        byte[i] = (unsigned char)(sizeof(T) * lane[i / sizeof(T)] + i % sizeof(T));
-    return vld1q_u8(byte);
-}
-static inline V v_pick(V x, VI lanes)
-{
-    return vreinterpretq_f64_u8(vqtbl1q_u8(vreinterpretq_u8_f64(x), lanes));
-}
 TSA_INLINE void v_transpose(V *r)
 {
     const V a = vtrn1q_f64(r[0], r[1]);
@@ -80,7 +68,6 @@ static inline V v_exp(V x) { return Sleef_finz_expd2_u10advsimd(x); }
 #else
 
 #define V float32x4_t
-#define VI uint8x16_t
 #define VL 4
 #define v_cast_c vreinterpretq_f32_u32
 #define v_bits_c vreinterpretq_u32_f32
@@ -147,17 +134,6 @@ static inline V v_from(V a, V b, ptrdiff_t k)
     static const uint32_t lane[VL] = {0, 1, 2, 3};
     const uint32_t skip = k <= 0 ? 0 : k >= VL ? VL : (uint32_t)k;
     return vbslq_f32(vcgeq_u32(vld1q_u32(lane), vdupq_n_u32(skip)), b, a);
-}
-static inline VI v_lanes(const unsigned char *lane)
-{
-    unsigned char byte[16];
-    for (size_t i = 0; i < sizeof byte; i++)
-        byte[i] = (unsigned char)(sizeof(T) * lane[i / sizeof(T)] + i % sizeof(T));
-    return vld1q_u8(byte);
-}
-static inline V v_pick(V x, VI lanes)
-{
-    return vreinterpretq_f32_u8(vqtbl1q_u8(vreinterpretq_u8_f32(x), lanes));
 }
 TSA_INLINE void v_transpose(V *r)
 {

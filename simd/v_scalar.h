@@ -16,7 +16,6 @@
 #define BITS uint32_t
 #endif
 #define V T
-#define VI unsigned char
 #define VL 1
 
 static inline V v_zero(void) { return 0; }
@@ -53,12 +52,6 @@ static inline V v_inverse_scale(V absmax) { return scale_of(absmax); }
 static inline V v_zero_where_zero(V x, V where) { return where == 0 ? 0 : x; }
 static inline V v_canonical(V x) { return x == x ? x : canonical_nan(); }
 static inline V v_from(V a, V b, ptrdiff_t k) { return k <= 0 ? b : a; }
-static inline VI v_lanes(const unsigned char *lane) { return *lane; }
-static inline V v_pick(V x, VI lanes)
-{
-    (void)lanes;
-    return x;
-}
 TSA_INLINE void v_transpose(V *r) { (void)r; }
 static inline V v_exp(V x)
 {

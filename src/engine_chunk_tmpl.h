@@ -131,105 +131,216 @@ static void append(const struct tsa_call *call, T *room, const struct item *it,
     }
 }
 
-/* acc and den of m packed queries over all folded sums, blocks of features in descending order. */
-static void query_state(const struct tsa_call *call, T *room, const struct sums *s, const T *weight,
-                        size_t m)
+/* Tokens t .. of a tile of the packed queries or keys, t a multiple of TSA_TILE_TOKENS. */
+static T *tile_at(const struct tsa_plan *plan, T *base, size_t t)
 {
-    const struct tsa_plan *plan = call->plan;
-    const struct tsa_room *r = &call->plan->room;
-    const ptrdiff_t ldq = (ptrdiff_t)r->queries;
-    KERNELS(plan)->base_t(&plan->mono, m, room + r->qbase, ldq);
-    const size_t features = plan->mono.total;
-    for (size_t f1 = features; f1 > 0;) {
-        const size_t f0 = (f1 - 1) / plan->block * plan->block;
-        const int first = f1 == features;
-        KERNELS(plan)->psi_t(&plan->mono, f0, f1, m, room + r->qbase, ldq, weight, room + r->psi,
-                             ldq);
-        KERNELS(plan)->query_ones(m, f1 - f0, room + r->psi, ldq, s->ones_hi + f0, room + r->den,
+    return base + t * plan->mono.rows;
+}
+static size_t tile_tokens(size_t left)
+{
+    return left < TSA_TILE_TOKENS ? left : TSA_TILE_TOKENS;
+}
+/* Packed queries of the i-th query head that passes over the sums, and what becomes of them. */
+struct queries {
+    T *base, *acc, *den;
+};
+static struct queries queries_at(const struct tsa_plan *plan, T *room, size_t i)
+{
+    const size_t tokens = i * plan->room.queries;
+    return (struct queries){tile_at(plan, room + plan->room.qbase, tokens),
+                            room + plan->room.acc + tokens * plan->layout.ldv,
+                            room + plan->room.den + tokens};
+}
+
+/* -- memory asked for ahead ------------------------------------------------------------------- */
+
+static void ahead_add(struct tsa_ahead *ahead, const struct tsa_tensor *x, size_t b, size_t h,
+                      size_t t, size_t n, size_t width, bool write)
+{
+    const size_t elem = x->dtype == TSA_F64 ? 8 : 4, bytes = width * elem;
+    if (ahead->count == TSA_AHEAD_ROWS || n == 0)
+        return;
+    struct tsa_ahead_rows r = {tsa_row(x, b, h, t), x->token * (ptrdiff_t)elem, n,
+                               (bytes + TSA_ALIGN - 1) / TSA_ALIGN, 0, write};
+    if (r.stride == (ptrdiff_t)bytes) { /* one long row */
+        r.lines = (n * bytes + TSA_ALIGN - 1) / TSA_ALIGN;
+        r.rows = 1;
+    }
+    ahead->rows[ahead->count++] = r;
+}
+
+/* n rows of sums; they are aligned and follow one another. */
+static void ahead_add_sums(struct tsa_ahead *ahead, const T *row, ptrdiff_t ld, size_t n, bool write)
+{
+    if (ahead->count < TSA_AHEAD_ROWS)
+        ahead->rows[ahead->count++] = (struct tsa_ahead_rows){
+            (const char *)row, 0, 1, n * (size_t)ld * sizeof(T) / TSA_ALIGN, 0, write};
+}
+
+static size_t ahead_lines(const struct tsa_ahead *ahead)
+{
+    size_t lines = 0;
+    for (size_t i = 0; i < ahead->count; i++)
+        lines += ahead->rows[i].rows * ahead->rows[i].lines;
+    return lines;
+}
+
+/* -- passes over the sums ---------------------------------------------------------------------- */
+
+/* Features f0 .. f1-1 of m packed queries: their psi, then acc and den go on. */
+static void query_block(const struct tsa_plan *plan, T *psi, const struct queries *q,
+                        const T *weight, const struct sums *s, size_t f0, size_t f1, size_t m,
+                        struct tsa_ahead *ahead)
+{
+    const ptrdiff_t lda = (ptrdiff_t)plan->layout.ldv;
+    const int first = f1 == plan->mono.total;
+    for (size_t t = 0; t < m; t += TSA_TILE_TOKENS) {
+        const size_t n = tile_tokens(m - t);
+        KERNELS(plan)->psi_t(&plan->mono, f0, f1, n, tile_at(plan, q->base, t), TSA_TILE_TOKENS,
+                             weight, psi, TSA_TILE_TOKENS);
+        KERNELS(plan)->query_ones(n, f1 - f0, psi, TSA_TILE_TOKENS, s->ones_hi + f0, q->den + t,
                                   first);
-        KERNELS(plan)->query(m, plan->layout.ldv, f1 - f0, room + r->psi, ldq,
-                             s->hi + (ptrdiff_t)f0 * s->ld, s->ld, room + r->acc,
-                             (ptrdiff_t)plan->layout.ldv, first);
-        f1 = f0;
+        KERNELS(plan)->query(n, (size_t)lda, f1 - f0, psi, TSA_TILE_TOKENS,
+                             s->hi + (ptrdiff_t)f0 * s->ld, s->ld, q->acc + (ptrdiff_t)t * lda,
+                             lda, first, ahead);
     }
 }
 
-/* Outputs of query head h for tokens t .. t+n-1: the sums, then the window. Causal: token t+i sees
- * the window up to slot at+i; otherwise all see its first `at` slots. */
-static void outputs(const struct tsa_call *call, T *room, size_t b, size_t h, const struct sums *s,
-                    const struct window *w, bool causal, size_t at, size_t t, size_t n)
+/* Lower monomials of the keys of a whole window. */
+static void key_base(const struct tsa_plan *plan, T *room, const struct window *w)
+{
+    for (size_t t = 0; t < plan->chunk; t += TSA_TILE_TOKENS) {
+        const size_t n = tile_tokens(plan->chunk - t);
+        T *base = tile_at(plan, room + plan->room.kbase, t);
+        for (size_t i = 0; i < plan->d; i++)
+            memcpy(base + i * TSA_TILE_TOKENS, w->kt + (ptrdiff_t)i * w->ldk + (ptrdiff_t)t,
+                   n * sizeof(T));
+        KERNELS(plan)->base_t(&plan->mono, n, base, TSA_TILE_TOKENS);
+    }
+}
+
+/* Fold features f0 .. f1-1 of a whole window into the sums, after key_base; at most plan->block. */
+static void fold_block(const struct tsa_plan *plan, T *room, const struct window *w,
+                       const struct sums *s, size_t f0, size_t f1, struct tsa_ahead *ahead)
+{
+    const struct tsa_room *r = &plan->room;
+    const size_t features = f1 - f0, ldv = plan->layout.ldv;
+    T *phi = room + r->psi, *hi = s->hi + (ptrdiff_t)f0 * s->ld;
+    /* local sums of a wave's chunk stay where they are made */
+    T *local = s->lo ? room + r->local : hi, *ones = s->lo ? room + r->ones : s->ones_hi + f0;
+    const ptrdiff_t ldl = s->lo ? (ptrdiff_t)ldv : s->ld;
+    for (size_t t = 0; t < plan->chunk; t += TSA_TILE_TOKENS) {
+        const size_t left = plan->chunk - t, n = tile_tokens(left);
+        const T *v = w->v + (ptrdiff_t)t * w->ldv;
+        KERNELS(plan)->psi_t(&plan->mono, f0, f1, n, tile_at(plan, room + r->kbase, t),
+                             TSA_TILE_TOKENS, NULL, phi, TSA_TILE_TOKENS);
+        KERNELS(plan)->ones_t(features, n, phi, TSA_TILE_TOKENS, ones, t == 0);
+        if (s->lo && n == left)
+            KERNELS(plan)->update_fold(features, ldv, n, phi, v, w->ldv, t ? local : NULL, ldl, hi,
+                                       s->lo + (ptrdiff_t)f0 * s->ld, s->ld, ahead);
+        else
+            KERNELS(plan)->update(features, ldv, n, phi, v, w->ldv, local, ldl, t == 0,
+                                  ahead);
+    }
+    if (s->lo)
+        KERNELS(plan)->fold(features, s->ones_hi + f0, s->ones_lo + f0, ones, NULL);
+}
+
+/* One pass over the sums, block by block in the order of the chains: query heads h0 .. h0+heads-1,
+ * m packed tokens each, read a block, then `fold`, if not NULL, is folded into it. */
+static void pass(const struct tsa_plan *plan, T *room, const struct sums *s, size_t h0,
+                 size_t heads, size_t m, const struct window *fold, struct tsa_ahead *ahead)
+{
+    if (!s->folded)
+        heads = 0;
+    for (size_t i = 0; i < heads; i++) {
+        const struct queries q = queries_at(plan, room, i);
+        for (size_t t = 0; t < m; t += TSA_TILE_TOKENS)
+            KERNELS(plan)->base_t(&plan->mono, tile_tokens(m - t), tile_at(plan, q.base, t),
+                                  TSA_TILE_TOKENS);
+    }
+    if (fold)
+        key_base(plan, room, fold);
+    else if (heads == 0)
+        return;
+    const size_t block = plan->block, total = plan->mono.total;
+    const size_t calls = heads * ((m + TSA_TILE_TOKENS - 1) / TSA_TILE_TOKENS) +
+                         (fold ? plan->room.keys / TSA_TILE_TOKENS : 0); /* per block */
+    const size_t share = ahead ? ahead_lines(ahead) * block / total / calls + 1 : 0;
+    for (size_t f1 = total, f0; f1 > 0; f1 = f0) {
+        f0 = (f1 - 1) / block * block;
+        if (ahead)
+            ahead->budget = share;
+        if (ahead && f0 > 0 && plan->large) { /* the next block */
+            const size_t lines = ahead_lines(ahead);
+            const ptrdiff_t at = (ptrdiff_t)(f0 - block) * s->ld;
+            ahead_add_sums(ahead, s->hi + at, s->ld, block, fold != NULL);
+            if (fold && s->lo)
+                ahead_add_sums(ahead, s->lo + at, s->ld, block, true);
+            ahead->budget += (ahead_lines(ahead) - lines) / calls + 1;
+        }
+        for (size_t i = 0; i < heads; i++) {
+            const struct queries q = queries_at(plan, room, i);
+            query_block(plan, room + plan->room.psi, &q, coefficients_of(plan, h0 + i).weight, s,
+                        f0, f1, m, ahead);
+        }
+        if (fold)
+            fold_block(plan, room, fold, s, f0, f1, ahead);
+    }
+}
+
+/* Outputs of m packed queries from the window, after the sums. Causal: token i sees the window up to
+ * slot seen+i; otherwise all see its first `seen` slots. */
+static void window_outputs(const struct tsa_plan *plan, T *weights, const struct queries *q,
+                           const struct window *w, const T *coef, bool causal, size_t seen,
+                           size_t m, int first, T *dst, ptrdiff_t stride)
+{
+    const ptrdiff_t lda = (ptrdiff_t)plan->layout.ldv;
+    for (size_t t = 0; t < m; t += TSA_TILE_TOKENS) {
+        const size_t n = tile_tokens(m - t);
+        const size_t diag = causal ? seen + t : seen, keys = causal ? diag + n : seen;
+        KERNELS(plan)->scores(keys, n, plan->d, w->kt, w->ldk, tile_at(plan, q->base, t),
+                              TSA_TILE_TOKENS, plan->terms, coef, weights, TSA_TILE_TOKENS,
+                              (ptrdiff_t)diag);
+        KERNELS(plan)->window_ones(keys, n, weights, TSA_TILE_TOKENS, (ptrdiff_t)diag, q->den + t,
+                                   first);
+        KERNELS(plan)->window(n, plan->dv, keys, (ptrdiff_t)diag, weights, TSA_TILE_TOKENS, w->v,
+                              w->ldv, q->acc + (ptrdiff_t)t * lda, lda, first, q->den + t,
+                              dst + (ptrdiff_t)t * stride, stride);
+    }
+}
+
+/* Outputs of query heads h0 .. h0+heads-1 for tokens t .. t+n-1, which lie in the window from slot
+ * `at` on if causal, else see its first `at` slots. With `fold` the window, full by then, is folded
+ * into the sums once these were read for the last time. */
+static void outputs(const struct tsa_call *call, T *room, size_t b, size_t h0, size_t heads,
+                    const struct sums *s, const struct window *w, bool causal, size_t at, size_t t,
+                    size_t n, bool fold, struct tsa_ahead *ahead)
 {
     const struct tsa_plan *plan = call->plan;
-    const struct tsa_room *r = &call->plan->room;
-    const struct coefficients c = coefficients_of(plan, h);
-    const int l2 = plan->normalize == TSA_NORMALIZE_L2, first = !s->folded;
-    const ptrdiff_t ldq = (ptrdiff_t)r->queries, lda = (ptrdiff_t)plan->layout.ldv;
+    const struct tsa_room *r = &plan->room;
+    const int l2 = plan->normalize == TSA_NORMALIZE_L2;
     for (size_t done = 0; done < n;) {
         const size_t left = n - done, m = left < r->queries ? left : r->queries;
         ptrdiff_t stride;
-        const T *src = rows_in(call->q, b, h, t + done, m, plan->d, room + r->rows, &stride);
-        KERNELS(plan)->pack_t(m, plan->d, src, stride, l2, c.scale, room + r->qbase, ldq);
-        if (s->folded)
-            query_state(call, room, s, c.weight, m);
-        T *dst = rows_out(call->o, b, h, t + done, plan->dv, room + r->rows, &stride);
-        for (size_t u = 0; u < m; u += TSA_WINDOW_QUERIES) {
-            const size_t mu = m - u < TSA_WINDOW_QUERIES ? m - u : TSA_WINDOW_QUERIES;
-            const size_t seen = at + done + u;
-            const size_t keys = causal ? seen + mu : at;
-            const ptrdiff_t diag = (ptrdiff_t)(causal ? seen : at);
-            KERNELS(plan)->scores(keys, mu, plan->d, w->kt, w->ldk, room + r->qbase + u, ldq,
-                                  plan->terms, c.coef, room + r->weights, TSA_WINDOW_QUERIES, diag);
-            KERNELS(plan)->window_ones(keys, mu, room + r->weights, TSA_WINDOW_QUERIES, diag,
-                                       room + r->den + u, first);
-            KERNELS(plan)->window(mu, plan->dv, keys, diag, room + r->weights, TSA_WINDOW_QUERIES,
-                                  w->v, w->ldv, room + r->acc + (ptrdiff_t)u * lda, lda, first,
-                                  room + r->den + u, dst + (ptrdiff_t)u * stride, stride);
+        for (size_t i = 0; i < heads; i++) {
+            const struct queries q = queries_at(plan, room, i);
+            const T scale = coefficients_of(plan, h0 + i).scale;
+            const T *src =
+                rows_in(call->q, b, h0 + i, t + done, m, plan->d, room + r->rows, &stride);
+            for (size_t u = 0; u < m; u += TSA_TILE_TOKENS)
+                KERNELS(plan)->pack_t(tile_tokens(m - u), plan->d, src + (ptrdiff_t)u * stride,
+                                      stride, l2, scale, tile_at(plan, q.base, u),
+                                      TSA_TILE_TOKENS);
         }
-        rows_out_done(call->o, b, h, t + done, m, plan->dv, room + r->rows);
+        pass(plan, room, s, h0, heads, m, fold && m == left ? w : NULL, ahead);
+        for (size_t i = 0; i < heads; i++) {
+            const struct queries q = queries_at(plan, room, i);
+            T *dst = rows_out(call->o, b, h0 + i, t + done, plan->dv, room + r->rows, &stride);
+            window_outputs(plan, room + r->weights, &q, w, coefficients_of(plan, h0 + i).coef,
+                           causal, causal ? at + done : at, m, !s->folded, dst, stride);
+            rows_out_done(call->o, b, h0 + i, t + done, m, plan->dv, room + r->rows);
+        }
         done += m;
     }
-}
-
-/* Key monomials of a whole window below the top degree, token-major. */
-static void key_base(const struct tsa_call *call, T *room, const struct window *w)
-{
-    const struct tsa_plan *plan = call->plan;
-    T *base = room + call->plan->room.kbase;
-    const ptrdiff_t ld = (ptrdiff_t)call->plan->room.ld_base;
-    KERNELS(plan)->transpose(plan->d, plan->chunk, w->kt, w->ldk, base, ld);
-    KERNELS(plan)->base_k(&plan->mono, plan->chunk, base, ld);
-}
-
-/* Fold a full window into the sums, features f0 .. f1-1, after key_base. */
-static void fold_features(const struct tsa_call *call, T *room, const struct window *w,
-                          const struct sums *s, size_t f0, size_t f1)
-{
-    const struct tsa_plan *plan = call->plan;
-    const struct tsa_room *r = &call->plan->room;
-    T *phi = room + r->phi, *ones = room + r->sums;
-    const ptrdiff_t ldp = (ptrdiff_t)r->ld_phi;
-    for (size_t f = f0; f < f1;) {
-        const size_t n = f1 - f < plan->block ? f1 - f : plan->block;
-        KERNELS(plan)->phi_k(&plan->mono, f, f + n, plan->chunk, room + r->kbase,
-                             (ptrdiff_t)r->ld_base, phi, ldp);
-        T *hi = s->hi + (ptrdiff_t)f * s->ld;
-        if (s->lo) {
-            KERNELS(plan)->ones_k(n, plan->chunk, phi, ldp, ones);
-            KERNELS(plan)->fold(n, s->ones_hi + f, s->ones_lo + f, ones, NULL);
-            KERNELS(plan)->update_fold(n, plan->layout.ldv, plan->chunk, phi, ldp, w->v, w->ldv, hi,
-                                       s->lo + (ptrdiff_t)f * s->ld, s->ld);
-        } else { /* local sums of one chunk */
-            KERNELS(plan)->ones_k(n, plan->chunk, phi, ldp, s->ones_hi + f);
-            KERNELS(plan)->update(n, plan->layout.ldv, plan->chunk, phi, ldp, w->v, w->ldv, hi,
-                                  s->ld);
-        }
-        f += n;
-    }
-}
-
-static void fold_window(const struct tsa_call *call, T *room, const struct window *w,
-                        const struct sums *s)
-{
-    key_base(call, room, w);
-    fold_features(call, room, w, s, 0, call->plan->mono.total);
 }

@@ -20,6 +20,28 @@
 
 /* -- one kv head, serially ------------------------------------------------------------------ */
 
+/* While query heads h .. h+heads-1 of a chunk are at work: their outputs, and what the next heads,
+ * or the next chunk, will read. */
+static void ask_ahead(const struct tsa_call *call, const struct item *it, size_t h, size_t heads,
+                      size_t t, size_t n, struct tsa_ahead *ahead)
+{
+    const struct tsa_plan *plan = call->plan;
+    const size_t first = it->g * plan->group, next = t + n;
+    ahead->count = 0;
+    for (size_t i = 0; i < heads; i++)
+        ahead_add(ahead, call->o, it->b, first + h + i, t, n, plan->dv, true);
+    if (heads > 0 && h + heads < plan->group) {
+        for (size_t i = h + heads; i < plan->group && i < h + 2 * heads; i++)
+            ahead_add(ahead, call->q, it->b, first + i, t, n, plan->d, false);
+        return;
+    }
+    const size_t left = call->tokens - next, m = left < plan->chunk ? left : plan->chunk;
+    for (size_t i = 0; call->q && i < plan->room.heads; i++)
+        ahead_add(ahead, call->q, it->b, first + i, next, m, plan->d, false);
+    ahead_add(ahead, call->k, it->b, it->g, next, m, plan->d, false);
+    ahead_add(ahead, call->v, it->b, it->g, next, m, plan->dv, false);
+}
+
 static void prefill_item(const struct tsa_call *call, T *room, size_t index)
 {
     const struct tsa_plan *plan = call->plan;
@@ -28,17 +50,24 @@ static void prefill_item(const struct tsa_call *call, T *room, size_t index)
     for (size_t t = 0; t < call->tokens;) {
         const size_t left = call->tokens - t, space = plan->chunk - at;
         const size_t n = left < space ? left : space;
+        const bool full = n == space;
         append(call, room, &it, &it.window, at, t, n);
+        struct tsa_ahead ahead;
         if (call->q)
-            for (size_t h = it.g * plan->group; h < (it.g + 1) * plan->group; h++)
-                outputs(call, room, it.b, h, &it.sums, &it.window, true, at, t, n);
-        at += n;
-        t += n;
-        if (at == plan->chunk) {
-            fold_window(call, room, &it.window, &it.sums);
-            it.sums.folded = true;
-            at = 0;
+            for (size_t h = 0, heads; h < plan->group; h += heads) {
+                const size_t more = plan->group - h;
+                heads = more < plan->room.heads ? more : plan->room.heads;
+                ask_ahead(call, &it, h, heads, t, n, &ahead);
+                outputs(call, room, it.b, it.g * plan->group + h, heads, &it.sums, &it.window, true,
+                        at, t, n, full && heads == more, &ahead);
+            }
+        else if (full) {
+            ask_ahead(call, &it, 0, 0, t, n, &ahead);
+            pass(plan, room, &it.sums, 0, 0, 0, &it.window, &ahead);
         }
+        at = full ? 0 : at + n;
+        t += n;
+        it.sums.folded |= full;
     }
 }
 
@@ -113,8 +142,8 @@ static void query_task(const struct tsa_call *call, T *room, size_t index)
     const size_t h = index / blocks % plan->heads, b = index / blocks / plan->heads;
     const struct item it = item_at(call, b * plan->kv_heads + h / plan->group);
     const size_t t = block * plan->room.queries, left = call->tokens - t;
-    outputs(call, room, b, h, &it.sums, &it.window, false, it.open, t,
-            left < plan->room.queries ? left : plan->room.queries);
+    outputs(call, room, b, h, 1, &it.sums, &it.window, false, it.open, t,
+            left < plan->room.queries ? left : plan->room.queries, false, NULL);
 }
 
 static void query(const struct tsa_call *call)
@@ -149,11 +178,11 @@ static void softmax_task(const struct tsa_call *call, T *room, size_t index)
         sum[i] = 0;
         memset(acc + (ptrdiff_t)i * lda, 0, (size_t)lda * sizeof(T));
     }
-    for (size_t k = 0; k < call->keys; k += TSA_WINDOW_QUERIES) {
+    for (size_t k = 0; k < call->keys; k += TSA_TILE_TOKENS) {
         const size_t left = call->keys - k,
-                     n = left < TSA_WINDOW_QUERIES ? left : TSA_WINDOW_QUERIES;
+                     n = left < TSA_TILE_TOKENS ? left : TSA_TILE_TOKENS;
         const T *src = rows_in(call->k, b, g, k, n, plan->d, room + r->rows, &stride);
-        KERNELS(plan)->pack_t(n, plan->d, src, stride, l2, 1, kt, TSA_WINDOW_QUERIES);
+        KERNELS(plan)->pack_t(n, plan->d, src, stride, l2, 1, kt, TSA_TILE_TOKENS);
         src = rows_in(call->v, b, g, k, n, plan->dv, room + r->rows, &stride);
         KERNELS(plan)->pack_v(n, plan->dv, src, stride, v, lda);
         for (size_t i = 0; i < m; i++) {
@@ -162,7 +191,7 @@ static void softmax_task(const struct tsa_call *call, T *room, size_t index)
                 const size_t end = call->keys - call->tokens + t + i + 1;
                 seen = end <= k ? 0 : end - k < n ? end - k : n;
             }
-            KERNELS(plan)->softmax(seen, plan->d, kt, TSA_WINDOW_QUERIES, q + i * plan->d, plan->dv,
+            KERNELS(plan)->softmax(seen, plan->d, kt, TSA_TILE_TOKENS, q + i * plan->d, plan->dv,
                                    v, lda, top + i, sum + i, acc + (ptrdiff_t)i * lda,
                                    room + r->weights);
         }

@@ -115,7 +115,7 @@ static void token_task(const struct tsa_call *call, T *room, size_t index)
     }
     for (size_t i = 0; more && i < count; i++)
         if (items[i].open + 1 == plan->chunk)
-            fold_window(call, room, &items[i].window, &items[i].sums);
+            pass(plan, room, &items[i].sums, 0, 0, 0, &items[i].window, NULL);
 }
 
 /* Parts of the value columns, each a task, where a few large states leave threads idle. Values of
@@ -159,8 +159,10 @@ static void fold_task(const struct tsa_call *call, T *room, size_t index)
     const size_t f1 = blocks * (part + 1) / call->threads * plan->block;
     if (item.open + 1 != plan->chunk || f0 >= features || f0 == f1)
         return;
-    key_base(call, room, &item.window);
-    fold_features(call, room, &item.window, &item.sums, f0, f1 < features ? f1 : features);
+    key_base(plan, room, &item.window);
+    for (size_t f = f0; f < f1; f += plan->block)
+        fold_block(plan, room, &item.window, &item.sums, f,
+                   features - f < plan->block ? features : f + plan->block, NULL);
 }
 
 static void decode_columns(const struct tsa_call *call)

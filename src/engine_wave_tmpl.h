@@ -62,7 +62,7 @@ static void wave_local(const struct tsa_call *call, T *room, const struct wave *
     }
     append(call, room, &it, &w, span.at, span.t, span.n);
     if (span_is_full(call, &span))
-        fold_window(call, room, &w, &s);
+        pass(plan, room, &s, 0, 0, 0, &w, NULL);
 }
 
 /* Phase 2: fold the wave's chunks in order, for one block of features of one item. */
@@ -108,8 +108,8 @@ static void wave_outputs(const struct tsa_call *call, T *room, const struct wave
     slot_views(call, slot, &s, &w);
     s.folded = it.sums.folded || j > 0;
     if (call->q)
-        outputs(call, room, it.b, it.g * plan->group + task % plan->group, &s, &w, true, span.at,
-                span.t, span.n);
+        outputs(call, room, it.b, it.g * plan->group + task % plan->group, 1, &s, &w, true, span.at,
+                span.t, span.n, false, NULL);
     if (task % plan->group == 0 && !span_is_full(call, &span)) {
         for (size_t i = 0; i < plan->d; i++)
             memcpy(it.window.kt + (ptrdiff_t)i * it.window.ldk, w.kt + (ptrdiff_t)i * w.ldk,

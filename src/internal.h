@@ -44,6 +44,8 @@ bool tsa_binomial(size_t n, size_t k, size_t *value);
 
 /* Fill everything but suffix; false if F does not fit. */
 bool tsa_monomials_init(struct tsa_monomials *mono, size_t d, size_t terms);
+/* Keep degrees 1..stored in base[], 1 <= stored <= max(1, terms-2); init has chosen. */
+void tsa_monomials_store(struct tsa_monomials *mono, size_t stored);
 /* Elements of the suffix table, and its filling. */
 size_t tsa_monomials_suffix_count(size_t d, size_t terms);
 void tsa_monomials_fill_suffix(struct tsa_monomials *mono, size_t *suffix);
@@ -141,27 +143,26 @@ size_t tsa_merge_scratch_bytes(const struct tsa_plan *plan);
 
 /* Offsets, in elements of T, of the parts of one thread's scratch: of the plan alone. */
 struct tsa_room {
-    size_t queries;                 /* tokens that pass over the state together */
-    size_t ld_base, ld_phi, ld_psi; /* token-major rows: base, features; decode's whole psi rows */
-    size_t qbase;   /* [mono.base][queries] or [token rows][ld_base]: packed queries and
-                       their lower monomials */
-    size_t psi;     /* [block][queries], or [token rows][ld_psi] */
-    size_t acc;     /* [queries][ldv] */
-    size_t den;     /* [queries] */
-    size_t weights; /* [chunk][TSA_WINDOW_QUERIES], or [chunk] for one token */
-    size_t kbase;   /* [chunk][ld_base] */
-    size_t phi;     /* [chunk][ld_phi] */
-    size_t sums;    /* [block]: ones of a block */
+    size_t queries; /* tokens that pass over the sums together, whole tiles */
+    size_t heads;   /* query heads of one kv head that do so */
+    size_t keys;    /* a chunk in whole tiles */
+    size_t ld_base, ld_psi; /* rows with lanes = monomials: base, decode's psi */
+    size_t qbase;   /* [heads][queries / tile][mono.rows][tile] or [token rows][ld_base]: packed
+                       queries and their lower monomials */
+    size_t psi;     /* [block][TSA_TILE_TOKENS], or [token rows][ld_psi] */
+    size_t acc;     /* [heads][queries][ldv] */
+    size_t den;     /* [heads][queries] */
+    size_t weights; /* [chunk][TSA_TILE_TOKENS], or [token rows][chunk] for single tokens */
+    size_t kbase;   /* [keys / tile][mono.rows][tile] */
+    size_t local;   /* [block][ldv]: sums of a chunk so far */
+    size_t ones;    /* [block]: their ones column */
     size_t rows;    /* [queries][max(d, dv)]: rows of another dtype */
-    size_t kt, v;   /* [d][TSA_WINDOW_QUERIES], [TSA_WINDOW_QUERIES][ldv]: softmax */
+    size_t kt, v;   /* [d][TSA_TILE_TOKENS], [TSA_TILE_TOKENS][ldv]: softmax */
     size_t total;   /* elements */
 };
 
 /* Query heads that decode a token together: their chains hide the latency of the fma. */
 #define TSA_TOKEN_ROWS 8
-/* Queries that share one pass over the window, and keys per block of softmax. */
-#define TSA_WINDOW_QUERIES 64
-
 /* One chunk of a wave: its sums, then the prefix before it, and its window. In elements. */
 struct tsa_slot {
     size_t sums, ones, kt, v, total;
@@ -186,6 +187,7 @@ struct tsa_plan {
     size_t state_bytes;
     struct tsa_room room;
     struct tsa_slot slot;
+    bool large;          /* sums that do not stay in the second-level cache */
     size_t block;        /* features per block of the chunk loop (multiple of TSA_ROW_PAD) */
     size_t wave;         /* chunks per wave when heads do not fill the team; tests may lower it */
     size_t coef_sets;    /* 1 or heads */

@@ -4,9 +4,21 @@
 
 #include "internal.h"
 
+/* Rows of base[] up to which degrees are stored rather than made again for each block: they are read
+ * once per block of features, and should come from the second-level cache. */
+#define MOST_STORED 1024
+
+void tsa_monomials_store(struct tsa_monomials *mono, size_t stored)
+{
+    const size_t below = mono->terms > 3 ? mono->terms - 2 : 1; /* the top degree */
+    mono->stored = stored;
+    mono->base = mono->terms > 2 ? mono->start[stored + 1] - 1 : mono->d;
+    mono->rows = mono->base + (below - stored) * TSA_PIECE;
+}
+
 bool tsa_monomials_init(struct tsa_monomials *mono, size_t d, size_t terms)
 {
-    size_t total = 0, base = 0;
+    size_t total = 0, lower = 0;
     if (d == 0 || terms == 0 || terms > TSA_MAX_TERMS)
         return false;
     mono->d = d;
@@ -20,13 +32,17 @@ bool tsa_monomials_init(struct tsa_monomials *mono, size_t d, size_t terms)
             !tsa_size_add(total, count, &total))
             return false;
         if (m >= 1 && m + 1 < terms)
-            base += count;
+            lower += count;
     }
     for (size_t m = terms; m < sizeof mono->start / sizeof *mono->start; m++)
         mono->start[m] = total;
     mono->total = total;
     /* Packed rows of q and k, the degree 1, lie there even if no higher degree needs them. */
-    mono->base = base < d ? d : base;
+    mono->lower = lower < d ? d : lower;
+    size_t stored = terms > 3 ? terms - 2 : 1;
+    while (stored > 1 && mono->start[stored + 1] - 1 > MOST_STORED)
+        stored--;
+    tsa_monomials_store(mono, stored);
     return true;
 }
 

@@ -49,7 +49,7 @@ static size_t tsa_default_chunk(size_t d, size_t dv, size_t terms)
 /* Features per block of the chunk loop; no part of the arithmetic. */
 static size_t tsa_default_block(size_t features)
 {
-    size_t block = tsa_round_up(80, TSA_ROW_PAD);
+    size_t block = tsa_round_up(96, TSA_ROW_PAD);
     return features < block ? tsa_round_up(features, TSA_ROW_PAD) : block;
 }
 

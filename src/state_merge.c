@@ -8,24 +8,21 @@
 #include <math.h>
 #include <string.h>
 
-/* Elements of the arrays that folding a window needs, and their row strides. */
+/* Elements of the arrays that folding a window needs. */
 struct scratch_sizes {
-    size_t ldb, ldp, base, phi, sums, ones, total;
+    size_t base, phi, sums, ones, total;
 };
 
 /* false if they do not fit in size_t. */
 static bool scratch_sizes(const struct tsa_plan *p, struct scratch_sizes *s)
 {
-    size_t rows = tsa_round_up(p->chunk, TSA_ROW_PAD), sum;
-    size_t block = tsa_round_up(p->block, TSA_ROW_PAD);
-    /* Kernels with lanes = monomials may write past the end of a row by two vectors. */
-    s->ldp = block + 2 * TSA_MAX_LANES;
-    s->ldb = tsa_round_up(p->mono.base, TSA_ROW_PAD) + 2 * TSA_MAX_LANES;
+    size_t block = tsa_round_up(p->block, TSA_ROW_PAD), sum;
+    s->phi = block * TSA_TILE_TOKENS;
     s->ones = block + TSA_ROW_PAD;
-    return tsa_size_mul(rows, s->ldb, &s->base) && tsa_size_mul(rows, s->ldp, &s->phi) &&
+    return tsa_size_mul(p->mono.rows, p->room.keys, &s->base) &&
            tsa_size_mul(block, p->layout.ldv, &s->sums) && tsa_size_mul(s->sums, 3, &sum) &&
-           tsa_size_add(sum, 3 * s->ones, &sum) && tsa_size_add(sum, s->base, &sum) &&
-           tsa_size_add(sum, s->phi, &s->total);
+           tsa_size_add(sum, 3 * s->ones + s->phi, &sum) &&
+           tsa_size_add(sum, s->base, &s->total);
 }
 
 #define T float

@@ -5,18 +5,15 @@
 
 /* Arrays of one call, carved out of its scratch. */
 struct TSA_NAME(arrays) {
-    T *base, *phi;                     /* monomials of the window's keys, a row per token */
+    T *base, *phi;                     /* monomials of the window's keys: lower ones, a block */
     T *hi, *lo, *local;                /* [block][ldv] */
     T *ones_hi, *ones_lo, *ones_local; /* [block] */
-    size_t ldb, ldp;
 };
 
 static void TSA_NAME(carve)(const struct tsa_plan *p, T *scratch, struct TSA_NAME(arrays) * a)
 {
     struct scratch_sizes s;
     scratch_sizes(p, &s);
-    a->ldb = s.ldb;
-    a->ldp = s.ldp;
     a->base = scratch;
     a->phi = a->base + s.base;
     a->hi = a->phi + s.phi;
@@ -32,9 +29,13 @@ static void TSA_NAME(window_base)(const struct tsa_plan *p, const T *block,
                                   const struct tsa_layout *l, size_t w,
                                   const struct TSA_NAME(arrays) * a)
 {
-    p->isa->TSA_TABLE->transpose(p->d, w, block + l->kt, (ptrdiff_t)l->ldk, a->base,
-                                 (ptrdiff_t)a->ldb);
-    p->isa->TSA_TABLE->base_k(&p->mono, w, a->base, (ptrdiff_t)a->ldb);
+    for (size_t t = 0; t < w; t += TSA_TILE_TOKENS) {
+        size_t n = w - t < TSA_TILE_TOKENS ? w - t : TSA_TILE_TOKENS;
+        T *base = a->base + t * p->mono.rows;
+        for (size_t i = 0; i < p->d; i++)
+            memcpy(base + i * TSA_TILE_TOKENS, block + l->kt + i * l->ldk + t, n * sizeof(T));
+        p->isa->TSA_TABLE->base_t(&p->mono, n, base, TSA_TILE_TOKENS);
+    }
 }
 
 /* (hi, lo) and (ones_hi, ones_lo) of *a become features f0..f1-1 of the block, its window of
@@ -44,15 +45,20 @@ static void TSA_NAME(folded)(const struct tsa_plan *p, const T *block, const str
 {
     const struct TSA_KERNELS *k = p->isa->TSA_TABLE;
     size_t count = f1 - f0, sums = count * l->ldv;
-    ptrdiff_t ldv = (ptrdiff_t)l->ldv, ldp = (ptrdiff_t)a->ldp;
+    ptrdiff_t ldv = (ptrdiff_t)l->ldv;
     memcpy(a->hi, block + l->hi + f0 * l->ldv, sums * sizeof(T));
     memcpy(a->lo, block + l->lo + f0 * l->ldv, sums * sizeof(T));
     memcpy(a->ones_hi, block + l->ones_hi + f0, count * sizeof(T));
     memcpy(a->ones_lo, block + l->ones_lo + f0, count * sizeof(T));
-    k->phi_k(&p->mono, f0, f1, w, a->base, (ptrdiff_t)a->ldb, a->phi, ldp);
-    k->update(count, l->ldv, w, a->phi, ldp, block + l->v, ldv, a->local, ldv);
+    for (size_t t = 0; t < w; t += TSA_TILE_TOKENS) {
+        size_t n = w - t < TSA_TILE_TOKENS ? w - t : TSA_TILE_TOKENS;
+        k->psi_t(&p->mono, f0, f1, n, a->base + t * p->mono.rows, TSA_TILE_TOKENS, NULL,
+                 a->phi, TSA_TILE_TOKENS);
+        k->ones_t(count, n, a->phi, TSA_TILE_TOKENS, a->ones_local, t == 0);
+        k->update(count, l->ldv, n, a->phi, block + l->v + t * l->ldv, ldv, a->local, ldv,
+                  t == 0, NULL);
+    }
     k->fold(sums, a->hi, a->lo, a->local, NULL);
-    k->ones_k(count, w, a->phi, ldp, a->ones_local);
     k->fold(count, a->ones_hi, a->ones_lo, a->ones_local, NULL);
 }
 

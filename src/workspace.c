@@ -18,9 +18,14 @@ struct tsa_workspace {
 
 static const char workspace_magic[8] = "tsawork";
 
-/* Tokens that pass over the state together: enough to reuse a block of it, few enough that their
- * accumulators stay in the second-level cache. */
-#define MOST_QUERIES 256
+/* Most tokens that pass over the sums together: as many as keep a pass over sums that lie in memory
+ * bound by arithmetic. */
+#define MOST_QUERIES 512
+/* High parts beyond these bytes, with the low parts, do not stay in a second-level cache: they are
+ * asked for ahead, and read once for several query heads, whose accumulators and monomials may take
+ * some memory. */
+#define LARGE_SUMS ((size_t)384 << 10)
+#define MOST_HEADS_BYTES ((size_t)8 << 20)
 /* Memory that the slots of a wave may take. */
 #define MOST_WAVE_BYTES ((size_t)256 << 20)
 
@@ -33,33 +38,48 @@ static bool add(size_t *total, size_t *offset, size_t n, size_t m)
            tsa_size_add(*total, tsa_round_up(count, TSA_MAX_LANES), total);
 }
 
+static size_t heads_together(const struct tsa_plan *plan, size_t queries)
+{
+    const double head =
+        ((double)plan->mono.rows + (double)plan->layout.ldv) * (double)(queries * plan->elem);
+    size_t heads = plan->large ? plan->group : 1;
+    while (heads > 1 && (double)heads * head > (double)MOST_HEADS_BYTES)
+        heads--;
+    return heads;
+}
+
 bool tsa_room_init(struct tsa_plan *plan)
 {
-    const size_t spill = 2 * TSA_MAX_LANES, w = TSA_WINDOW_QUERIES;
+    const size_t spill = 2 * TSA_MAX_LANES, tile = TSA_TILE_TOKENS;
     const size_t chunk = tsa_round_up(plan->chunk, TSA_ROW_PAD);
     const struct tsa_layout *l = &plan->layout;
     struct tsa_room *room = &plan->room;
     memset(room, 0, sizeof *room);
-    room->queries = chunk < w ? w : chunk < MOST_QUERIES ? chunk : MOST_QUERIES;
-    room->ld_base = tsa_round_up(plan->mono.base, TSA_ROW_PAD) + spill;
-    room->ld_phi = plan->block + spill;
+    plan->large = plan->mono.total * l->ldv * plan->elem > LARGE_SUMS; /* fits: a state does */
+    room->keys = tsa_round_up(plan->chunk, tile);
+    room->queries = room->keys < MOST_QUERIES ? room->keys : MOST_QUERIES;
+    room->heads = heads_together(plan, room->queries);
+    room->ld_base = tsa_round_up(plan->mono.lower, TSA_ROW_PAD) + spill;
     room->ld_psi = tsa_round_up(plan->mono.total, TSA_ROW_PAD) + spill;
     const size_t widest = plan->d > plan->dv ? plan->d : plan->dv;
-    size_t base, token_base, psi, token_psi;
-    if (!tsa_size_mul(plan->mono.base, room->queries, &base) ||
+    const size_t tokens = room->heads * room->queries;
+    size_t base, token_base, psi, token_psi, weights, token_weights;
+    if (!tsa_size_mul(plan->mono.rows, tokens, &base) ||
         !tsa_size_mul(TSA_TOKEN_ROWS, room->ld_base, &token_base) ||
-        !tsa_size_mul(plan->block, room->queries, &psi) ||
+        !tsa_size_mul(plan->block, tile, &psi) ||
         !tsa_size_mul(TSA_TOKEN_ROWS, room->ld_psi, &token_psi) ||
+        !tsa_size_mul(chunk, tile, &weights) ||
+        !tsa_size_mul(chunk, TSA_TOKEN_ROWS, &token_weights) ||
         !add(&room->total, &room->qbase, base > token_base ? base : token_base, 1) ||
         !add(&room->total, &room->psi, psi > token_psi ? psi : token_psi, 1) ||
-        !add(&room->total, &room->acc, room->queries, l->ldv) ||
-        !add(&room->total, &room->den, room->queries, 1) ||
-        !add(&room->total, &room->weights, chunk, w) ||
-        !add(&room->total, &room->kbase, chunk, room->ld_base) ||
-        !add(&room->total, &room->phi, chunk, room->ld_phi) ||
-        !add(&room->total, &room->sums, plan->block + TSA_ROW_PAD, 1) ||
+        !add(&room->total, &room->acc, tokens, l->ldv) ||
+        !add(&room->total, &room->den, tokens, 1) ||
+        !add(&room->total, &room->weights, weights > token_weights ? weights : token_weights, 1) ||
+        !add(&room->total, &room->kbase, plan->mono.rows, room->keys) ||
+        !add(&room->total, &room->local, plan->block, l->ldv) ||
+        !add(&room->total, &room->ones, plan->block + TSA_ROW_PAD, 1) ||
         !add(&room->total, &room->rows, room->queries, widest) ||
-        !add(&room->total, &room->kt, plan->d, w) || !add(&room->total, &room->v, w, l->ldv))
+        !add(&room->total, &room->kt, plan->d, tile) || !add(&room->total, &room->v, tile, l->ldv))
         return false;
     struct tsa_slot *slot = &plan->slot; /* parts of a state's block, which fits */
     slot->total = 0;

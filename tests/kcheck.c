@@ -398,6 +398,8 @@ static void compare(struct kc *kc, const struct kc_array *a)
         }
         if (col >= a->free_from && col < a->free_to)
             continue;
+        if (a->given != 0 && row >= a->given)
+            continue;
         if (!a->canonical && got != kc->poison && is_nan(kc, got) && is_nan(kc, want))
             continue;
         kc_fail(kc,
@@ -465,7 +467,21 @@ void kc_mono_init(struct kc_mono *m, size_t d, size_t terms)
     for (size_t degree = terms; degree < sizeof mono->start / sizeof *mono->start; degree++)
         mono->start[degree] = f;
     mono->suffix = m->suffix;
-    mono->base = terms <= 2 ? d : mono->start[terms - 1] - 1;
+    mono->lower = terms <= 2 ? d : mono->start[terms - 1] - 1;
+    kc_mono_store(m, terms <= 3 ? 1 : terms - 2);
+}
+
+void kc_mono_store(struct kc_mono *m, size_t stored)
+{
+    struct tsa_monomials *mono = &m->mono;
+    size_t lower = mono->terms <= 3 ? 1 : mono->terms - 2;
+
+    mono->stored = stored;
+    mono->base = 0; /* degrees 1..stored, or at least the variables */
+    for (size_t degree = 1; degree <= stored && degree < mono->terms; degree++)
+        mono->base += mono->start[degree + 1] - mono->start[degree];
+    mono->base = mono->base < mono->d ? mono->d : mono->base;
+    mono->rows = mono->base + (lower - stored) * TSA_PIECE;
 }
 
 void kc_mono_free(struct kc_mono *m)

@@ -46,6 +46,7 @@ struct kc_array {
     size_t rows, cols;
     ptrdiff_t ld;
     size_t free_from, free_to; /* columns of each row that may end as anything */
+    size_t given;              /* rows from here on may end as anything; 0: none */
     bool canonical;            /* NaNs compare by their bits as well */
 };
 
@@ -116,7 +117,8 @@ struct kc_mono {
     unsigned char *degree;     /* [F] */
     unsigned char (*index)[8]; /* [F][8]: i1 <= ... <= im, variables are below 256 */
 };
-void kc_mono_init(struct kc_mono *m, size_t d, size_t terms);
+void kc_mono_init(struct kc_mono *m, size_t d, size_t terms); /* all lower degrees stored */
+void kc_mono_store(struct kc_mono *m, size_t stored);        /* fewer of them */
 void kc_mono_free(struct kc_mono *m);
 
 /* Run the suite and return what main() should. */

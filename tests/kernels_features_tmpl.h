@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Tests of the kernels that make features: base_t, base_k, psi_t, phi_k,
- * psi_k, ones_k. */
+/* Tests of the kernels that make features: base_t, psi_t, ones_t, psi_k. */
 
 /* Kernels may use this much room past the monomials of a row. */
 #define ROOM (2 * (size_t)TSA_MAX_LANES)
@@ -65,70 +64,34 @@ static void one_base_t(struct kc *kc, const struct KERNELS *table, size_t cols)
             near_monomial(kc, base, g, t, g + 1, BEFORE(base) + t, ldb, NULL);
 }
 
-static void one_base_k(struct kc *kc, const struct KERNELS *table, size_t rows)
-{
-    const struct tsa_monomials *mono = &model_mono->mono;
-    size_t ldb = SOME_LD(kc, mono->base + ROOM);
-    struct kc_array *base;
-
-    kc_case(kc, "d %zu terms %zu rows %zu", mono->d, mono->terms, rows);
-    base = kc_scratch(kc, "base", rows, mono->d, ldb);
-    kc_free(base, mono->base, mono->base + ROOM);
-    kc_fill(kc, base, some_variables(kc));
-    kc_freeze(kc);
-    for (SIDES)
-        K->base_k(mono, rows, P(base), (ptrdiff_t)ldb);
-    kc_finish(kc);
-    for (size_t t = 0; t < rows; t++)
-        for (size_t g = mono->d; g < mono->base; g++)
-            near_monomial(kc, base, t, g, g + 1, BEFORE(base) + t * ldb, 1, NULL);
-}
-
+/* The rows of base past those stored are scratch, and may end as anything. */
 static void one_psi_t(struct kc *kc, const struct KERNELS *table, size_t f0, size_t f1, size_t cols)
 {
     const struct tsa_monomials *mono = &model_mono->mono;
     size_t ldb = SOME_LD(kc, cols), ldp = SOME_LD(kc, cols);
+    int weighted = (int)kc_between(kc, 0, 1);
     struct kc_array *base, *weight, *psi;
 
-    kc_case(kc, "d %zu terms %zu features %zu..%zu of %zu cols %zu", mono->d, mono->terms, f0, f1,
-            mono->total, cols);
-    base = kc_scratch(kc, "base", mono->base, cols, ldb);
+    kc_case(kc, "d %zu terms %zu stored %zu features %zu..%zu of %zu cols %zu weighted %d", mono->d,
+            mono->terms, mono->stored, f0, f1, mono->total, cols, weighted);
+    base = kc_scratch(kc, "base", mono->rows, cols, ldb);
     weight = kc_user(kc, "weight", 1, mono->total, 0);
     psi = kc_scratch(kc, "psi", f1 - f0, cols, ldp);
     kc_free(psi, cols, ROW16(cols));
+    base->given = mono->base;
     base->rows = mono->d;
     kc_fill(kc, base, some_variables(kc));
     model.base_t(mono, cols, GOT(base), (ptrdiff_t)ldb);
     kc_fill(kc, weight, KC_ANY);
     kc_freeze(kc);
     for (SIDES)
-        K->psi_t(mono, f0, f1, cols, P(base), (ptrdiff_t)ldb, P(weight), P(psi), (ptrdiff_t)ldp);
+        K->psi_t(mono, f0, f1, cols, P(base), (ptrdiff_t)ldb, weighted ? P(weight) : NULL, P(psi),
+                 (ptrdiff_t)ldp);
     kc_finish(kc);
     for (size_t f = f0; f < f1; f++)
         for (size_t t = 0; t < cols; t++)
-            near_monomial(kc, psi, f - f0, t, f, GOT(base) + t, ldb, GOT(weight));
-}
-
-static void one_phi_k(struct kc *kc, const struct KERNELS *table, size_t f0, size_t f1, size_t rows)
-{
-    const struct tsa_monomials *mono = &model_mono->mono;
-    size_t ldb = SOME_LD(kc, mono->base + ROOM), ldp = SOME_LD(kc, f1 - f0 + ROOM);
-    struct kc_array *base, *phi;
-
-    kc_case(kc, "d %zu terms %zu features %zu..%zu of %zu rows %zu", mono->d, mono->terms, f0, f1,
-            mono->total, rows);
-    base = kc_scratch(kc, "base", rows, mono->d, ldb);
-    phi = kc_scratch(kc, "phi", rows, f1 - f0, ldp);
-    kc_free(phi, f1 - f0, f1 - f0 + ROOM);
-    kc_fill(kc, base, some_variables(kc));
-    model.base_k(mono, rows, GOT(base), (ptrdiff_t)ldb);
-    kc_freeze(kc);
-    for (SIDES)
-        K->phi_k(mono, f0, f1, rows, P(base), (ptrdiff_t)ldb, P(phi), (ptrdiff_t)ldp);
-    kc_finish(kc);
-    for (size_t t = 0; t < rows; t++)
-        for (size_t f = f0; f < f1; f++)
-            near_monomial(kc, phi, t, f - f0, f, GOT(base) + t * ldb, 1, NULL);
+            near_monomial(kc, psi, f - f0, t, f, BEFORE(base) + t, ldb,
+                          weighted ? GOT(weight) : NULL);
 }
 
 /* Both rows end with their room: a store past it faults. */
@@ -138,10 +101,10 @@ static void one_psi_k(struct kc *kc, const struct KERNELS *table)
     struct kc_array *base, *weight, *psi;
 
     kc_case(kc, "d %zu terms %zu", mono->d, mono->terms);
-    base = kc_scratch(kc, "base", 1, mono->d, mono->base + ROOM);
+    base = kc_scratch(kc, "base", 1, mono->d, mono->lower + ROOM);
     weight = kc_user(kc, "weight", 1, mono->total, 0);
     psi = kc_scratch(kc, "psi", 1, mono->total, mono->total + ROOM);
-    kc_free(base, mono->base, mono->base + ROOM);
+    kc_free(base, mono->lower, mono->lower + ROOM);
     kc_free(psi, mono->total, mono->total + ROOM);
     kc_fill(kc, base, some_variables(kc));
     kc_fill(kc, weight, KC_ANY);
@@ -149,7 +112,7 @@ static void one_psi_k(struct kc *kc, const struct KERNELS *table)
     for (SIDES)
         K->psi_k(mono, P(base), P(weight), P(psi));
     kc_finish(kc);
-    for (size_t g = mono->d; g < mono->base; g++)
+    for (size_t g = mono->d; g < mono->lower; g++)
         near_monomial(kc, base, 0, g, g + 1, BEFORE(base), 1, NULL);
     for (size_t f = 0; f < mono->total; f++)
         near_monomial(kc, psi, 0, f, f, BEFORE(base), 1, GOT(weight));
@@ -158,21 +121,13 @@ static void one_psi_k(struct kc *kc, const struct KERNELS *table)
 typedef void blocks_fn(struct kc *kc, const struct KERNELS *table, size_t f0, size_t f1,
                        size_t tokens);
 
-/* The base kernels ignore the block. */
+/* base_t ignores the block. */
 static void block_base_t(struct kc *kc, const struct KERNELS *table, size_t f0, size_t f1,
                          size_t tokens)
 {
     (void)f0;
     (void)f1;
     one_base_t(kc, table, tokens);
-}
-
-static void block_base_k(struct kc *kc, const struct KERNELS *table, size_t f0, size_t f1,
-                         size_t tokens)
-{
-    (void)f0;
-    (void)f1;
-    one_base_k(kc, table, tokens);
 }
 
 static void with_mono(struct kc *kc, const struct KERNELS *table, blocks_fn *one, size_t d,
@@ -182,6 +137,7 @@ static void with_mono(struct kc *kc, const struct KERNELS *table, blocks_fn *one
     size_t total;
 
     kc_mono_init(&mono, d, terms);
+    kc_mono_store(&mono, kc_between(kc, 1, mono.mono.stored)); /* higher degrees as they are needed */
     model_mono = &mono;
     total = mono.mono.total;
     if (!cuts) { /* every number of tokens */
@@ -228,19 +184,9 @@ static void test_base_t(struct kc *kc, const struct KERNELS *table)
     all_monos(kc, table, block_base_t);
 }
 
-static void test_base_k(struct kc *kc, const struct KERNELS *table)
-{
-    all_monos(kc, table, block_base_k);
-}
-
 static void test_psi_t(struct kc *kc, const struct KERNELS *table)
 {
     all_monos(kc, table, one_psi_t);
-}
-
-static void test_phi_k(struct kc *kc, const struct KERNELS *table)
-{
-    all_monos(kc, table, one_phi_k);
 }
 
 static void test_psi_k(struct kc *kc, const struct KERNELS *table)
@@ -262,37 +208,41 @@ static void test_psi_k(struct kc *kc, const struct KERNELS *table)
     }
 }
 
-static void one_ones_k(struct kc *kc, const struct KERNELS *table, size_t features, size_t rows)
+static void one_ones_t(struct kc *kc, const struct KERNELS *table, size_t features, size_t rows)
 {
-    size_t ldp = SOME_LD(kc, features + ROOM), ld = ROW16(features) + TSA_ROW_PAD;
+    size_t ldp = SOME_LD(kc, rows), ld = ROW16(features) + TSA_ROW_PAD;
+    int first = (int)kc_between(kc, 0, 1);
     struct kc_array *phi, *sum;
 
-    kc_case(kc, "features %zu rows %zu", features, rows);
-    phi = kc_scratch(kc, "phi", rows, features, ldp);
+    kc_case(kc, "features %zu rows %zu first %d", features, rows, first);
+    phi = kc_scratch(kc, "phi", ROW16(features), rows, ldp);
     sum = kc_scratch(kc, "sum", 1, features, ld);
     kc_free(sum, features, ROW16(features));
+    phi->rows = features;
     kc_fill(kc, phi, kc_chance(kc, 10) ? KC_SPECIAL : KC_ANY);
+    if (!first)
+        kc_fill(kc, sum, KC_ANY);
     kc_freeze(kc);
     for (SIDES)
-        K->ones_k(features, rows, P(phi), (ptrdiff_t)ldp, P(sum));
+        K->ones_t(features, rows, P(phi), (ptrdiff_t)ldp, P(sum), first);
     kc_finish(kc);
     for (size_t f = 0; f < features; f++) {
-        REAL ref = 0, all = 0;
+        REAL ref = first ? 0 : BEFORE(sum)[f], all = R_FABS(ref);
 
         for (size_t t = 0; t < rows; t++) {
-            ref += GOT(phi)[t * ldp + f];
-            all += R_FABS((REAL)GOT(phi)[t * ldp + f]);
+            ref += GOT(phi)[f * ldp + t];
+            all += R_FABS((REAL)GOT(phi)[f * ldp + t]);
         }
-        near(kc, sum, 0, f, ref, chain_error(rows, all));
+        near(kc, sum, 0, f, ref, chain_error(rows + 1, all));
     }
 }
 
-static void test_ones_k(struct kc *kc, const struct KERNELS *table)
+static void test_ones_t(struct kc *kc, const struct KERNELS *table)
 {
-    for (size_t features = 0; features <= 5 * TSA_MAX_LANES + 1; features++)
-        for (size_t rows = 0; rows <= 5; rows++)
+    for (size_t features = 0; features <= 2 * TSA_MAX_LANES + 1; features++)
+        for (size_t rows = 0; rows <= 2 * TSA_MAX_LANES + 1; rows++)
             if (kc_keep(kc))
-                one_ones_k(kc, table, features, rows);
+                one_ones_t(kc, table, features, rows);
     for (size_t i = kc_rounds(kc, 300); i-- > 0;)
-        one_ones_k(kc, table, kc_between(kc, 1, 400), kc_between(kc, 0, 70));
+        one_ones_t(kc, table, kc_between(kc, 1, 400), kc_between(kc, 0, 70));
 }

@@ -66,14 +66,6 @@ static void model_pack_v(size_t rows, size_t width, const T *src, ptrdiff_t stri
             out[r * (size_t)ldo + c] = c < width ? src[(ptrdiff_t)r * stride + (ptrdiff_t)c] : 0;
 }
 
-static void model_transpose(size_t rows, size_t cols, const T *in, ptrdiff_t ldi, T *out,
-                            ptrdiff_t ldo)
-{
-    for (size_t r = 0; r < rows; r++)
-        for (size_t c = 0; c < cols; c++)
-            out[c * (size_t)ldo + r] = in[r * (size_t)ldi + c];
-}
-
 /* Monomial f of the variables x[0], x[step], ...: x_i1 * (x_i2 * (... x_im)), 1 for degree 0. */
 static T monomial(size_t f, const T *x, size_t step)
 {
@@ -93,50 +85,43 @@ static void model_base_t(const struct tsa_monomials *mono, size_t cols, T *base,
             base[g * (size_t)ldb + t] = monomial(g + 1, base + t, (size_t)ldb);
 }
 
-static void model_base_k(const struct tsa_monomials *mono, size_t rows, T *base, ptrdiff_t ldb)
-{
-    for (size_t t = 0; t < rows; t++)
-        for (size_t g = mono->d; g < mono->base; g++)
-            base[t * (size_t)ldb + g] = monomial(g + 1, base + t * (size_t)ldb, 1);
-}
-
-static void model_psi_t(const struct tsa_monomials *mono, size_t f0, size_t f1, size_t cols,
-                        const T *base, ptrdiff_t ldb, const T *weight, T *psi, ptrdiff_t ldp)
+static void model_psi_t(const struct tsa_monomials *mono, size_t f0, size_t f1, size_t cols, T *base,
+                        ptrdiff_t ldb, const T *weight, T *psi, ptrdiff_t ldp)
 {
     (void)mono;
     for (size_t f = f0; f < f1; f++)
-        for (size_t t = 0; t < cols; t++)
-            psi[(f - f0) * (size_t)ldp + t] = monomial(f, base + t, (size_t)ldb) * weight[f];
+        for (size_t t = 0; t < cols; t++) {
+            T x = monomial(f, base + t, (size_t)ldb);
+
+            psi[(f - f0) * (size_t)ldp + t] = weight != NULL ? x * weight[f] : x;
+        }
 }
 
-static void model_phi_k(const struct tsa_monomials *mono, size_t f0, size_t f1, size_t rows,
-                        const T *base, ptrdiff_t ldb, T *phi, ptrdiff_t ldp)
+static void model_ones_t(size_t features, size_t rows, const T *phi, ptrdiff_t ldp, T *sum,
+                         int first)
 {
-    (void)mono;
-    for (size_t t = 0; t < rows; t++)
-        for (size_t f = f0; f < f1; f++)
-            phi[t * (size_t)ldp + f - f0] = monomial(f, base + t * (size_t)ldb, 1);
+    for (size_t f = 0; f < features; f++) {
+        T s = first ? 0 : sum[f];
+
+        for (size_t t = 0; t < rows; t++)
+            s = FMA(phi[f * (size_t)ldp + t], 1, s);
+        sum[f] = s;
+    }
 }
 
 static void model_psi_k(const struct tsa_monomials *mono, T *base, const T *weight, T *psi)
 {
-    model_base_k(mono, 1, base, 0);
+    for (size_t g = mono->d; g < mono->lower; g++)
+        base[g] = monomial(g + 1, base, 1);
     for (size_t f = 0; f < mono->total; f++)
         psi[f] = monomial(f, base, 1) * weight[f];
 }
 
-static void model_ones_k(size_t features, size_t rows, const T *phi, ptrdiff_t ldp, T *sum)
-{
-    for (size_t f = 0; f < features; f++) {
-        sum[f] = 0;
-        for (size_t t = 0; t < rows; t++)
-            sum[f] = FMA(phi[t * (size_t)ldp + f], 1, sum[f]);
-    }
-}
-
 static void model_query(size_t rows, size_t cols, size_t features, const T *psi, ptrdiff_t ldp,
-                        const T *hi, ptrdiff_t ldh, T *acc, ptrdiff_t lda, int first)
+                        const T *hi, ptrdiff_t ldh, T *acc, ptrdiff_t lda, int first,
+                        struct tsa_ahead *ahead)
 {
+    (void)ahead;
     for (size_t t = 0; t < rows; t++)
         for (size_t c = 0; c < cols; c++) {
             T s = first ? 0 : acc[t * (size_t)lda + c];
@@ -159,16 +144,23 @@ static void model_query_ones(size_t rows, size_t features, const T *psi, ptrdiff
     }
 }
 
-static void model_update(size_t features, size_t cols, size_t rows, const T *phi, ptrdiff_t ldp,
-                         const T *v, ptrdiff_t ldv, T *local, ptrdiff_t ldl)
+static T update_chain(size_t rows, const T *phi, const T *v, size_t ldv, T s)
 {
+    for (size_t t = 0; t < rows; t++)
+        s = FMA(phi[t], v[t * ldv], s);
+    return s;
+}
+
+static void model_update(size_t features, size_t cols, size_t rows, const T *phi, const T *v,
+                         ptrdiff_t ldv, T *local, ptrdiff_t ldl, int first, struct tsa_ahead *ahead)
+{
+    (void)ahead;
     for (size_t f = 0; f < features; f++)
         for (size_t c = 0; c < cols; c++) {
-            T s = 0;
+            T *sum = &local[f * (size_t)ldl + c];
 
-            for (size_t t = 0; t < rows; t++)
-                s = FMA(phi[t * (size_t)ldp + f], v[t * (size_t)ldv + c], s);
-            local[f * (size_t)ldl + c] = s;
+            *sum = update_chain(rows, phi + f * TSA_TILE_TOKENS, v + c, (size_t)ldv,
+                                first ? 0 : *sum);
         }
 }
 
@@ -183,16 +175,17 @@ static void add_double_float(T *hi, T *lo, T x, T y)
     *lo = e - (*hi - s);
 }
 
-static void model_update_fold(size_t features, size_t cols, size_t rows, const T *phi,
-                              ptrdiff_t ldp, const T *v, ptrdiff_t ldv, T *hi, T *lo, ptrdiff_t ldh)
+static void model_update_fold(size_t features, size_t cols, size_t rows, const T *phi, const T *v,
+                              ptrdiff_t ldv, const T *local, ptrdiff_t ldl, T *hi, T *lo,
+                              ptrdiff_t ldh, struct tsa_ahead *ahead)
 {
+    (void)ahead;
     for (size_t f = 0; f < features; f++)
         for (size_t c = 0; c < cols; c++) {
             size_t at = f * (size_t)ldh + c;
-            T s = 0;
+            T s = local != NULL ? local[f * (size_t)ldl + c] : 0;
 
-            for (size_t t = 0; t < rows; t++)
-                s = FMA(phi[t * (size_t)ldp + f], v[t * (size_t)ldv + c], s);
+            s = update_chain(rows, phi + f * TSA_TILE_TOKENS, v + c, (size_t)ldv, s);
             add_double_float(&hi[at], &lo[at], s, lo[at]);
         }
 }

@@ -174,33 +174,6 @@ static void test_pack_v(struct kc *kc, const struct KERNELS *table)
         one_pack_v(kc, table, kc_between(kc, 1, 70), kc_between(kc, 1, 200));
 }
 
-static void one_transpose(struct kc *kc, const struct KERNELS *table, size_t rows, size_t cols)
-{
-    size_t ldi = SOME_LD(kc, cols), ldo = SOME_LD(kc, rows);
-    struct kc_array *in, *out;
-
-    kc_case(kc, "rows %zu cols %zu ldi %zu ldo %zu", rows, cols, ldi, ldo);
-    in = kc_scratch(kc, "in", rows, cols, ldi);
-    out = kc_scratch(kc, "out", cols, rows, ldo);
-    out->canonical = true; /* a copy */
-    kc_free(out, rows, ROW16(rows));
-    kc_fill(kc, in, kc_chance(kc, 25) ? KC_SPECIAL : KC_ANY);
-    kc_freeze(kc);
-    for (SIDES)
-        K->transpose(rows, cols, P(in), (ptrdiff_t)ldi, P(out), (ptrdiff_t)ldo);
-    kc_finish(kc);
-}
-
-static void test_transpose(struct kc *kc, const struct KERNELS *table)
-{
-    for (size_t rows = 0; rows <= 2 * TSA_MAX_LANES + 1; rows++)
-        for (size_t cols = 0; cols <= 2 * TSA_MAX_LANES + 1; cols++)
-            if (kc_keep(kc))
-                one_transpose(kc, table, rows, cols);
-    for (size_t i = kc_rounds(kc, 300); i-- > 0;)
-        one_transpose(kc, table, kc_between(kc, 1, 140), kc_between(kc, 1, 140));
-}
-
 /* What a sum may be divided by; the quotient must be rounded once whatever the exponents are. */
 static T some_divisor(struct kc *kc)
 {

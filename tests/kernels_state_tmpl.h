@@ -12,12 +12,33 @@ static enum kc_data some_terms(struct kc *kc)
     return kc_chance(kc, 5) ? KC_SPECIAL : KC_ANY;
 }
 
+/* Asking for memory ahead changes nothing, wherever it points; or nothing is asked for. */
+static struct tsa_ahead *some_ahead(struct kc *kc, struct tsa_ahead *ahead)
+{
+    static const char line[TSA_ALIGN];
+
+    if (kc_chance(kc, 50))
+        return NULL;
+    memset(ahead, 0, sizeof *ahead);
+    ahead->budget = kc_between(kc, 0, 100);
+    ahead->count = kc_between(kc, 0, TSA_AHEAD_ROWS);
+    for (size_t i = 0; i < ahead->count; i++)
+        ahead->rows[i] = (struct tsa_ahead_rows){line,
+                                                 (ptrdiff_t)kc_between(kc, 0, 1000) - 500,
+                                                 kc_between(kc, 1, 5),
+                                                 kc_between(kc, 1, 5),
+                                                 0,
+                                                 kc_chance(kc, 50)};
+    return ahead;
+}
+
 static void one_query(struct kc *kc, const struct KERNELS *table, size_t rows, size_t cols,
                       size_t features)
 {
     size_t ldp = SOME_LD(kc, rows), ldh = some_line_ld(kc, cols), lda = some_line_ld(kc, cols);
     int first = (int)kc_between(kc, 0, 1);
     struct kc_array *psi, *hi, *acc;
+    struct tsa_ahead ahead;
 
     kc_case(kc, "rows %zu cols %zu features %zu first %d ldh %zu", rows, cols, features, first,
             ldh);
@@ -31,7 +52,7 @@ static void one_query(struct kc *kc, const struct KERNELS *table, size_t rows, s
     kc_freeze(kc);
     for (SIDES)
         K->query(rows, cols, features, P(psi), (ptrdiff_t)ldp, P(hi), (ptrdiff_t)ldh, P(acc),
-                 (ptrdiff_t)lda, first);
+                 (ptrdiff_t)lda, first, some_ahead(kc, &ahead));
     kc_finish(kc);
     for (size_t t = 0; t < rows; t++)
         for (size_t c = 0; c < cols; c++) {
@@ -101,21 +122,26 @@ static void test_query_ones(struct kc *kc, const struct KERNELS *table)
         one_query_ones(kc, table, kc_between(kc, 1, 150), kc_between(kc, 1, 300));
 }
 
-/* Both update kernels: into `local`, or into (hi, lo). */
+/* Both update kernels: into `local`, or with it into (hi, lo). */
 static void one_update(struct kc *kc, const struct KERNELS *table, size_t features, size_t cols,
                        size_t rows, bool fold)
 {
-    size_t ldp = SOME_LD(kc, features + 2 * TSA_MAX_LANES), ldv = some_line_ld(kc, cols);
-    size_t ldh = some_line_ld(kc, cols);
-    struct kc_array *phi, *v, *hi, *lo = NULL;
+    size_t ldv = some_line_ld(kc, cols), ldh = some_line_ld(kc, cols), ldl = some_line_ld(kc, cols);
+    int first = (int)kc_between(kc, 0, 1);
+    struct kc_array *phi, *v, *local, *hi = NULL, *lo = NULL, *sum;
+    struct tsa_ahead ahead;
 
-    kc_case(kc, "features %zu cols %zu rows %zu ldv %zu ldh %zu", features, cols, rows, ldv, ldh);
-    phi = kc_scratch(kc, "phi", rows, features, ldp);
+    kc_case(kc, "features %zu cols %zu rows %zu ldv %zu ldh %zu ldl %zu first %d", features, cols,
+            rows, ldv, ldh, ldl, first);
+    phi = kc_scratch(kc, "phi", features, rows, TSA_TILE_TOKENS);
     v = kc_scratch(kc, "v", rows, cols, ldv);
-    hi = kc_scratch(kc, fold ? "hi" : "local", features, cols, ldh);
+    sum = local = kc_scratch(kc, "local", features, cols, ldl);
     kc_fill(kc, phi, some_terms(kc));
     kc_fill(kc, v, some_terms(kc));
+    if (!first)
+        kc_fill(kc, local, KC_ANY);
     if (fold) {
+        sum = hi = kc_scratch(kc, "hi", features, cols, ldh);
         lo = kc_scratch(kc, "lo", features, cols, ldh);
         kc_fill(kc, hi, KC_ANY);
         for (size_t i = 0; i < features; i++)
@@ -125,24 +151,25 @@ static void one_update(struct kc *kc, const struct KERNELS *table, size_t featur
     kc_freeze(kc);
     for (SIDES) {
         if (fold)
-            K->update_fold(features, cols, rows, P(phi), (ptrdiff_t)ldp, P(v), (ptrdiff_t)ldv,
-                           P(hi), P(lo), (ptrdiff_t)ldh);
+            K->update_fold(features, cols, rows, P(phi), P(v), (ptrdiff_t)ldv,
+                           first ? NULL : P(local), (ptrdiff_t)ldl, P(hi), P(lo), (ptrdiff_t)ldh,
+                           some_ahead(kc, &ahead));
         else
-            K->update(features, cols, rows, P(phi), (ptrdiff_t)ldp, P(v), (ptrdiff_t)ldv, P(hi),
-                      (ptrdiff_t)ldh);
+            K->update(features, cols, rows, P(phi), P(v), (ptrdiff_t)ldv, P(local), (ptrdiff_t)ldl,
+                      first, some_ahead(kc, &ahead));
     }
     kc_finish(kc);
     for (size_t f = 0; f < features; f++)
         for (size_t c = 0; c < cols; c++) {
-            REAL ref = 0, all = 0, error;
+            REAL ref = first ? 0 : BEFORE(local)[f * ldl + c], all = R_FABS(ref), error;
 
             for (size_t t = 0; t < rows; t++) {
-                REAL term = (REAL)GOT(phi)[t * ldp + f] * GOT(v)[t * ldv + c];
+                REAL term = (REAL)GOT(phi)[f * TSA_TILE_TOKENS + t] * GOT(v)[t * ldv + c];
 
                 ref += term;
                 all += R_FABS(term);
             }
-            error = chain_error(rows, all);
+            error = chain_error(rows + 1, all);
             if (fold) {
                 REAL high = BEFORE(hi)[f * ldh + c], low = BEFORE(lo)[f * ldh + c];
 
@@ -156,7 +183,7 @@ static void one_update(struct kc *kc, const struct KERNELS *table, size_t featur
                 else
                     error += LDBL_EPSILON * 4 * (R_FABS(high) + all);
             }
-            near(kc, hi, f, c, ref, error);
+            near(kc, sum, f, c, ref, error);
         }
 }
 
@@ -170,7 +197,7 @@ static void updates(struct kc *kc, const struct KERNELS *table, bool fold)
                     one_update(kc, table, features, vectors * LANES(kc), rows, fold);
     for (size_t i = kc_rounds(kc, 120); i-- > 0;)
         one_update(kc, table, kc_between(kc, 1, 80), LINE * kc_between(kc, 1, 160 / LINE),
-                   kc_between(kc, 0, 80), fold);
+                   kc_between(kc, 0, TSA_TILE_TOKENS), fold);
 }
 
 static void test_update(struct kc *kc, const struct KERNELS *table)

@@ -35,7 +35,16 @@ START_TEST(check_monomials)
             ck_assert_uint_eq(got.d, d);
             ck_assert_uint_eq(got.terms, terms);
             ck_assert_uint_eq(got.total, want.mono.total);
-            ck_assert_uint_eq(got.base, want.mono.base);
+            ck_assert_uint_eq(got.lower, want.mono.lower);
+            ck_assert_uint_ge(got.stored, 1);
+            ck_assert_uint_le(got.stored, want.mono.stored);
+            for (size_t stored = 1; stored <= want.mono.stored; stored++) {
+                kc_mono_store(&want, stored);
+                if (stored == got.stored) {
+                    ck_assert_uint_eq(got.base, want.mono.base);
+                    ck_assert_uint_eq(got.rows, want.mono.rows);
+                }
+            }
             ck_assert_mem_eq(got.start, want.mono.start, sizeof got.start);
             ck_assert_ptr_eq(got.suffix, suffix);
             ck_assert_mem_eq(suffix, want.suffix, count * sizeof *suffix);
