@@ -158,11 +158,15 @@ static double power(double x, double degree)
     return y;
 }
 
+/* Bound on the monomials of keys up to k. Degree 0, which is 1, is among them. */
+static double largest_monomial(const struct tsa_plan *plan, const struct limits *l, double k)
+{
+    return plan->normalize == TSA_NORMALIZE_L2 ? 1 : power(larger(1, k), l->degree);
+}
 /* Can monomials of keys up to k, times values up to v, summed over a chunk, overflow? */
 static bool key_overflows(const struct tsa_plan *plan, const struct limits *l, double k, double v)
 {
-    const double key = plan->normalize == TSA_NORMALIZE_L2 ? 1 : power(k, l->degree);
-    return !(key * larger(1, v) * (double)plan->chunk < l->quarter);
+    return !(largest_monomial(plan, l, k) * larger(1, v) * (double)plan->chunk < l->quarter);
 }
 static bool query_overflows(const struct tsa_plan *plan, const struct limits *l, double q,
                             double scale)
@@ -217,8 +221,7 @@ static bool find_key_overflow(const struct tsa_call *call, const struct limits *
                 const double v = absmax(plan, call->v, b, h, t, 1, plan->dv);
                 if (!key_overflows(plan, l, k, v))
                     continue;
-                const bool key = plan->normalize != TSA_NORMALIZE_L2 &&
-                                 !(power(k, l->degree) * (double)plan->chunk < l->quarter);
+                const bool key = key_overflows(plan, l, k, 1); /* else the value is to blame */
                 tsa_fail(err, TSA_EOVERFLOW, key ? "k" : "v",
                          "monomials of the key times the value could overflow at sequence %zu, "
                          "head %zu, token %zu: max|k| %g, max|v| %g, %zu terms, chunk %zu",

@@ -264,6 +264,24 @@ TSA_API void tsa_workspace_destroy(struct tsa_workspace *ws);
 
 /* -- attention ---------------------------------------------------------------------------- */
 
+/* What is refused for its values. A call reads its q, k and v before it changes anything. With
+ * |x| the largest magnitude in a row and MAX the largest number of the plan's dtype, it refuses
+ *
+ *    TSA_ENONFINITE       an element that is infinite or NaN, or beyond MAX
+ *    TSA_EOVERFLOW, k, v  a token with max(1,|k|)^(n-1) max(1,|v|) C >= MAX/4; |k| counts as 1
+ *                         after normalisation. The argument is "k" if the key alone is too large
+ *    TSA_EOVERFLOW, q     a query with max(1,|q|/a)^(n-1) max(1,W) >= MAX/4, W being the largest
+ *                         |c_m| times multiplicity; |q| counts as 1 after normalisation
+ *
+ * (tsa_softmax: only the first). So the features of every token and the sums of every chunk are
+ * finite. What depends on more than one token is not looked at, as no bound on single rows is
+ * both safe and useful there: scores q.k/a and their powers, products of a query's features with
+ * the sums, and the sums of all chunks together. Where these overflow the call returns TSA_OK and
+ * the outputs are infinite or the canonical quiet NaN. A product with a query leaves the state
+ * as it should be; sums that have overflowed stay so until the state is reset. Rows of length 1
+ * and values of usual size are far from all this. With TSA_SKIP_INPUT_CHECK nothing is looked
+ * at. */
+
 /** Absorb `tokens` tokens into `layer` of each of `batch` states and write causal outputs:
  *  o_t sees every token the state held before, and tokens 0..t of this call.
  *

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: MIT */
+/* At the edges: of the range of numbers, of what a size_t counts, of memory that is handed in. */
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support.h"
+
+#define D 2
+#define V 3
+
+static enum tsa_dtype dtype_of(int index)
+{
+    return index % 2 == 0 ? TSA_F32 : TSA_F64;
+}
+
+static double largest_of(enum tsa_dtype dtype)
+{
+    return dtype == TSA_F32 ? (double)FLT_MAX : DBL_MAX;
+}
+
+/* One head, rows as they are. */
+static void bare_options(struct tsa_options *o, enum tsa_dtype dtype, size_t terms, size_t chunk)
+{
+    ck_assert_int_eq(tsa_options_init(o, sizeof *o), TSA_OK);
+    o->head_dim = D, o->value_dim = V;
+    o->terms = terms, o->chunk = chunk;
+    o->dtype = dtype;
+    o->normalize = TSA_NORMALIZE_NONE;
+    o->threads = 1;
+}
+
+/* Any number of equal rows, each element x; the one row is in `room`. */
+static struct tsa_tensor equal_rows(double room[V], enum tsa_dtype dtype, double x)
+{
+    for (size_t c = 0; c < V; c++)
+        put(room, dtype, c, x);
+    return (struct tsa_tensor){ .data = room, .dtype = dtype };
+}
+
+struct rows {
+    double room[3][V];
+    struct tsa_tensor q, k, v;
+};
+static void rows_make(struct rows *r, enum tsa_dtype dtype, double q, double k, double v)
+{
+    r->q = equal_rows(r->room[0], dtype, q);
+    r->k = equal_rows(r->room[1], dtype, k);
+    r->v = equal_rows(r->room[2], dtype, v);
+}
+
+/* -- values ------------------------------------------------------------------------------------ */
+
+/* Degree 0 sums the values themselves, which small keys do not make smaller. */
+START_TEST(small_keys)
+{
+    enum { TOKENS = 200, CHUNK = 64 };
+    const enum tsa_dtype dtype = dtype_of(_i);
+    const double largest = largest_of(dtype);
+    for (size_t terms = 1; terms <= TSA_MAX_TERMS; terms++) {
+        struct tsa_options options;
+        struct tsa_error err;
+        struct rows r;
+        bare_options(&options, dtype, terms, CHUNK);
+        struct tsa_plan *plan = make_plan(&options);
+        struct tsa_state **st = states_make(plan, 1);
+        void *out = make_zeros(TOKENS * V, dtype);
+        const struct tsa_tensor o = dense(out, dtype, 1, TOKENS, V);
+        rows_make(&r, dtype, 0.05, 0.05, 0.88 * largest);
+        for (int i = 0; i < 3; i++) {
+            const enum tsa_status status =
+                i == 0 ? tsa_prefill(plan, st, 1, 0, TOKENS, &r.q, &r.k, &r.v, &o, NULL, &err)
+                : i == 1 ? tsa_decode(plan, st, 1, 0, &r.q, &r.k, &r.v, &o, NULL, &err)
+                         : tsa_absorb(plan, st, 1, 0, TOKENS, &r.k, &r.v, NULL, &err);
+            ck_assert_int_eq(status, TSA_EOVERFLOW);
+            ck_assert_str_eq(err.argument, "v");
+            ck_assert_int_eq(err.token, 0);
+            ck_assert_uint_eq(tsa_state_tokens(st[0], 0), 0);
+        }
+        rows_make(&r, dtype, 0.05, 0.05, 0.99 * largest / 4 / CHUNK);
+        ok(tsa_prefill(plan, st, 1, 0, TOKENS, &r.q, &r.k, &r.v, &o, NULL, &err), &err);
+        for (size_t i = 0; i < TOKENS * V; i++)
+            CHECK(isfinite(get(out, dtype, i)), "%zu terms: output %zu is not finite", terms, i);
+        free(out);
+        states_free(st, 1);
+        tsa_plan_destroy(plan);
+    }
+}
+END_TEST
+
+/* All `count` numbers are the canonical quiet NaN. */
+static void assert_canonical(const void *data, enum tsa_dtype dtype, size_t count, const char *what)
+{
+    static const float f32 = NAN;
+    static const double f64 = NAN;
+    for (size_t i = 0; i < count; i++)
+        if (dtype == TSA_F32)
+            assert_bits((const float *)data + i, &f32, dtype, 1, what);
+        else
+            assert_bits((const double *)data + i, &f64, dtype, 1, what);
+}
+
+/* Keys and queries are judged apart, so their product may still overflow: NaN then, in the outputs
+ * and not in the state. */
+START_TEST(large_products)
+{
+    enum { TOKENS = 10, CHUNK = 4 };
+    const enum tsa_dtype dtype = dtype_of(_i);
+    const double large = dtype == TSA_F32 ? 1e13 : 1e100;
+    const char *isa;
+    for (size_t i = 0; (isa = usable_isa(i)) != NULL; i++) {
+        struct tsa_options options;
+        struct tsa_error err;
+        struct rows r, small;
+        bare_options(&options, dtype, 3, CHUNK);
+        options.isa = isa;
+        struct tsa_plan *plan = make_plan(&options);
+        struct tsa_state **st = states_make(plan, 1);
+        const struct tsa_state *const *read = (const struct tsa_state *const *)st;
+        void *out = make_zeros(TOKENS * V, dtype);
+        const struct tsa_tensor o = dense(out, dtype, 1, TOKENS, V);
+        rows_make(&r, dtype, large, large, 1);
+        rows_make(&small, dtype, 1 / large, 1 / large, 1);
+        ok(tsa_prefill(plan, st, 1, 0, TOKENS, &r.q, &r.k, &r.v, &o, NULL, &err), &err);
+        assert_canonical(out, dtype, TOKENS * V, "prefill");
+        ok(tsa_decode(plan, st, 1, 0, &r.q, &r.k, &r.v, &o, NULL, &err), &err);
+        assert_canonical(out, dtype, V, "decode");
+        ok(tsa_query(plan, read, 1, 0, 1, &r.q, &o, NULL, &err), &err);
+        assert_canonical(out, dtype, V, "query, window");
+        ok(tsa_absorb(plan, st, 1, 0, 1, &r.k, &r.v, NULL, &err), &err);
+        ck_assert_uint_eq(tsa_state_window(st[0], 0), 0);
+        ok(tsa_query(plan, read, 1, 0, 1, &r.q, &o, NULL, &err), &err);
+        assert_canonical(out, dtype, V, "query, sums");
+        size_t count;
+        double *sums = export_all(plan, st[0], 0, &count);
+        for (size_t j = 0; j < count; j++)
+            CHECK(isfinite(sums[j]), "sum %zu is not finite", j);
+        ok(tsa_query(plan, read, 1, 0, 1, &small.q, &o, NULL, &err), &err);
+        for (size_t c = 0; c < V; c++)
+            CHECK(get(out, dtype, c) == 1, "column %zu is not 1", c);
+        free(sums);
+        free(out);
+        states_free(st, 1);
+        tsa_plan_destroy(plan);
+    }
+}
+END_TEST
+
+/* A chunk's sums are bounded, those of a state are not: tokens at the limit overflow it in time. */
+START_TEST(large_sums)
+{
+    enum { TOKENS = 40, CHUNK = 4 };
+    const enum tsa_dtype dtype = dtype_of(_i);
+    struct tsa_options options;
+    struct tsa_error err;
+    struct rows r;
+    bare_options(&options, dtype, 3, CHUNK);
+    struct tsa_plan *plan = make_plan(&options);
+    struct tsa_state **st = states_make(plan, 1);
+    void *out = make_zeros(TOKENS * V, dtype);
+    const struct tsa_tensor o = dense(out, dtype, 1, TOKENS, V);
+    rows_make(&r, dtype, 0.5, 1, 0.99 * largest_of(dtype) / 4 / CHUNK);
+    ok(tsa_prefill(plan, st, 1, 0, TOKENS, &r.q, &r.k, &r.v, &o, NULL, &err), &err);
+    for (size_t c = 0; c < V; c++)
+        CHECK(isfinite(get(out, dtype, c)), "column %zu of the first token", c);
+    assert_canonical((char *)out + (TOKENS - 1) * V * dtype_size(dtype), dtype, V, "last token");
+    free(out);
+    states_free(st, 1);
+    tsa_plan_destroy(plan);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("limits");
+    TCase *values = add_case(suite, "values");
+    tcase_add_loop_test(values, small_keys, 0, 2);
+    tcase_add_loop_test(values, large_products, 0, 2);
+    tcase_add_loop_test(values, large_sums, 0, 2);
+    return run_suite(suite);
+}
