@@ -199,10 +199,11 @@ static bool find_nonfinite(const struct tsa_plan *plan, const struct tsa_tensor 
                     const double value = element(x, b, h, t, c);
                     if (fabs(value) <= largest)
                         continue;
+                    char number[TSA_NUMBER_TEXT];
                     tsa_fail(err, TSA_ENONFINITE, name,
-                             "%s is not finite (%g) at sequence %zu, head %zu, token %zu, "
-                             "column %zu",
-                             name, value, b, h, t, c);
+                             "%s is %s (%s) at sequence %zu, head %zu, token %zu, column %zu", name,
+                             isfinite(value) ? "outside the range of f32" : "not finite",
+                             tsa_number_text(number, value, 6), b, h, t, c);
                     place(err, b, h, t, (ptrdiff_t)c);
                     return true;
                 }

@@ -67,7 +67,7 @@ enum tsa_status {
     TSA_ENOMEM = -2,       /**< memory was refused, or the memory given is too small */
     TSA_EOVERFLOW = -3,    /**< a size does not fit, or monomials of a token could overflow */
     TSA_EUNSUPPORTED = -4, /**< known, but not by this build, version or CPU */
-    TSA_ENONFINITE = -5,   /**< an input holds an infinity or a NaN */
+    TSA_ENONFINITE = -5,   /**< an input holds an infinity, a NaN, or what f32 cannot hold */
     TSA_EFORMAT = -6,      /**< the memory given as a state is not one */
     TSA_EMISMATCH = -7,    /**< a state does not fit the plan */
     TSA_EIO = -8           /**< reading or writing failed */

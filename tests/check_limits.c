@@ -171,6 +171,46 @@ START_TEST(large_sums)
 }
 END_TEST
 
+/* What a double holds and a float does not is called by its name. */
+START_TEST(beyond_f32)
+{
+    const enum tsa_normalize normalize = _i == 0 ? TSA_NORMALIZE_L2 : TSA_NORMALIZE_NONE;
+    struct tsa_options options;
+    struct tsa_error err;
+    struct rows r;
+    bare_options(&options, TSA_F32, 3, 4);
+    options.normalize = normalize;
+    struct tsa_plan *plan = make_plan(&options);
+    struct tsa_state **st = states_make(plan, 1);
+    float out[V];
+    const struct tsa_tensor o = dense(out, TSA_F32, 1, 1, V);
+    struct tsa_tensor *const tensor[] = { &r.q, &r.k, &r.v };
+    static const char *const name[] = { "q", "k", "v" };
+    for (int j = 0; j < 3; j++) {
+        const struct {
+            double x;
+            const char *text;
+        } bad[] = {
+            { -1e300, "outside the range of f32 (-1e+300)" },
+            { 0x1p128, "outside the range of f32 (3.40282e+38)" },
+            { INFINITY, "not finite (inf)" },
+        };
+        for (int i = 0; i < 3; i++) {
+            rows_make(&r, TSA_F64, 1, 1, 1);
+            put(tensor[j]->data, TSA_F64, 1, bad[i].x);
+            ck_assert_int_eq(tsa_decode(plan, st, 1, 0, &r.q, &r.k, &r.v, &o, NULL, &err),
+                             TSA_ENONFINITE);
+            ck_assert_str_eq(err.argument, name[j]);
+            ck_assert_int_eq(err.column, 1);
+            ck_assert_msg(strstr(err.text, bad[i].text) != NULL, "\"%s\"", err.text);
+            ck_assert_msg(strlen(err.text) < 120, "\"%s\"", err.text);
+        }
+    }
+    states_free(st, 1);
+    tsa_plan_destroy(plan);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("limits");
@@ -178,5 +218,6 @@ int main(void)
     tcase_add_loop_test(values, small_keys, 0, 2);
     tcase_add_loop_test(values, large_products, 0, 2);
     tcase_add_loop_test(values, large_sums, 0, 2);
+    tcase_add_loop_test(values, beyond_f32, 0, 2);
     return run_suite(suite);
 }
