@@ -131,8 +131,12 @@ void tsa_block_copy(size_t elem, size_t d, size_t features, size_t w, void *dst,
 
 /* -- scratch of calls (workspace.c) ----------------------------------------------------------- */
 
-/* At least `bytes` of TSA_ALIGN-aligned scratch: of ws if it is not NULL and large enough, else
- * allocated for the call; NULL if refused. Give back what was returned, with the same bytes. */
+/* Can calls with this plan, one of which asks for `bytes`, use ws? TSA_EINVAL if not; NULL is
+ * right, and means that they allocate. */
+enum tsa_status tsa_workspace_check(const struct tsa_plan *plan, const struct tsa_workspace *ws,
+                                    size_t bytes, struct tsa_error *err);
+/* `bytes` of TSA_ALIGN-aligned scratch: of ws, which was checked, or if that is NULL allocated for
+ * the call; NULL if refused. Give back what was returned, with the same bytes. */
 void *tsa_scratch_begin(const struct tsa_plan *plan, struct tsa_workspace *ws, size_t bytes);
 void tsa_scratch_end(const struct tsa_plan *plan, struct tsa_workspace *ws, void *scratch,
                      size_t bytes);

@@ -46,7 +46,7 @@ size_t tsa_merge_scratch_bytes(const struct tsa_plan *plan)
 
 static enum tsa_status no_scratch(struct tsa_error *err, size_t bytes)
 {
-    return tsa_fail(err, TSA_ENOMEM, "", "no memory for %zu bytes of scratch", bytes);
+    return tsa_fail(err, TSA_ENOMEM, "ws", "no memory for %zu bytes of scratch", bytes);
 }
 
 /* One layer of tsa_state_merge. */
@@ -82,6 +82,10 @@ enum tsa_status tsa_state_merge(const struct tsa_plan *plan, struct tsa_state *d
         status = tsa_state_check(plan, src, false, "src", TSA_NO_SEQUENCE, err);
     if (status != TSA_OK)
         return status;
+    size_t bytes = tsa_merge_scratch_bytes(plan);
+    status = tsa_workspace_check(plan, ws, bytes, err);
+    if (status != TSA_OK)
+        return status;
 
     bool fold = false;
     for (size_t layer = 0; layer < plan->layers; layer++) {
@@ -91,7 +95,6 @@ enum tsa_status tsa_state_merge(const struct tsa_plan *plan, struct tsa_state *d
                             layer);
         fold = fold || (to > 0 && tsa_state_window(src, layer) > 0);
     }
-    size_t bytes = tsa_merge_scratch_bytes(plan);
     void *scratch = fold ? tsa_scratch_begin(plan, ws, bytes) : NULL;
     if (fold && !scratch)
         return no_scratch(err, bytes);

@@ -207,16 +207,28 @@ static size_t call_bytes(const struct tsa_call *call)
     return (call->threads * plan->room.total + call->slots * plan->slot.total) * plan->elem;
 }
 
+enum tsa_status tsa_workspace_check(const struct tsa_plan *plan, const struct tsa_workspace *ws,
+                                    size_t bytes, struct tsa_error *err)
+{
+    if (!ws)
+        return TSA_OK;
+    if (memcmp(ws->magic, workspace_magic, sizeof ws->magic) != 0)
+        return tsa_fail(err, TSA_EINVAL, "ws", "ws is not a workspace");
+    if (ws->elem != plan->elem || ws->room < plan->room.total || ws->slot < plan->slot.total ||
+        ws->capacity < bytes)
+        return tsa_fail(err, TSA_EINVAL, "ws",
+                        "the workspace was made for a plan that needs less scratch");
+    return TSA_OK;
+}
+
 enum tsa_status tsa_call_begin(struct tsa_call *call, struct tsa_workspace *ws,
                                struct tsa_error *err)
 {
     const struct tsa_plan *plan = call->plan;
+    const enum tsa_status status = tsa_workspace_check(plan, ws, 0, err);
+    if (status != TSA_OK)
+        return status;
     if (ws) {
-        if (memcmp(ws->magic, workspace_magic, sizeof ws->magic) != 0)
-            return tsa_fail(err, TSA_EINVAL, "ws", "ws is not a workspace");
-        if (ws->elem != plan->elem || ws->room < plan->room.total || ws->slot < plan->slot.total)
-            return tsa_fail(err, TSA_EINVAL, "ws",
-                            "the workspace was made for a plan that needs less scratch");
         if (call->threads > ws->threads)
             call->threads = ws->threads;
         call->slots = tsa_wave_slots(plan, call->threads);
@@ -245,15 +257,12 @@ void tsa_call_end(struct tsa_call *call, struct tsa_workspace *ws)
 
 void *tsa_scratch_begin(const struct tsa_plan *plan, struct tsa_workspace *ws, size_t bytes)
 {
-    if (ws && memcmp(ws->magic, workspace_magic, sizeof ws->magic) == 0 && ws->capacity >= bytes)
-        return first_room(ws);
-    return tsa_allocate(&plan->allocator, bytes);
+    return ws ? first_room(ws) : tsa_allocate(&plan->allocator, bytes);
 }
 
 void tsa_scratch_end(const struct tsa_plan *plan, struct tsa_workspace *ws, void *scratch,
                      size_t bytes)
 {
-    if (ws && scratch == (void *)first_room(ws))
-        return;
-    tsa_release(&plan->allocator, scratch, bytes);
+    if (!ws)
+        tsa_release(&plan->allocator, scratch, bytes);
 }

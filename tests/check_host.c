@@ -143,16 +143,20 @@ START_TEST(refusals)
         struct tsa_plan *plan = NULL;
         struct tsa_state *st[2] = { NULL, NULL };
         struct tsa_workspace *ws = NULL;
+        const char *wanted = "plan";
         char *copy = NULL;
         meter_options(&o, &p, &m);
         enum tsa_status status = tsa_plan_create(&o, &plan, &err);
         if (status == TSA_OK) {
+            wanted = "state";
             const size_t bytes = tsa_state_bytes(plan);
             copy = malloc(2 * bytes);
             for (int b = 0; b < 2 && status == TSA_OK; b++)
                 status = tsa_state_create(plan, &st[b], &err);
-            if (status == TSA_OK)
+            if (status == TSA_OK) {
+                wanted = "ws";
                 status = tsa_workspace_create(plan, 2, &ws, &err);
+            }
             for (int i = 0; i < ENTRIES && status == TSA_OK; i++) {
                 memcpy(before, out, p.o_count * sizeof(float));
                 memcpy(copy, st[0], bytes);
@@ -164,6 +168,9 @@ START_TEST(refusals)
                     ck_assert_mem_eq(copy + bytes, st[1], bytes);
                 }
             }
+            if (status == TSA_OK) /* with a window to fold */
+                status = tsa_state_export(plan, st[0], 0, 0, 0, TSA_BASIS_PLAIN,
+                                          (double[20]){ 0 }, 20, &err);
         } else {
             ck_assert_ptr_null(plan);
         }
@@ -171,6 +178,7 @@ START_TEST(refusals)
         if (!done) {
             ck_assert_int_eq(status, TSA_ENOMEM);
             ck_assert_int_eq(err.status, TSA_ENOMEM);
+            ck_assert_str_eq(err.argument, wanted);
             ck_assert_uint_eq(m.calls, refuse + 1); /* and nothing was tried after it */
         }
         tsa_workspace_destroy(ws);
@@ -180,7 +188,7 @@ START_TEST(refusals)
         ck_assert_uint_eq(m.live, 0);
         free(copy);
     }
-    ck_assert_uint_ge(refuse, 1 + 1 + 2 + 1 + 4);
+    ck_assert_uint_ge(refuse, 1 + 1 + 2 + 1 + ENTRIES + 1);
     free(out);
     free(before);
     problem_free(&p);
