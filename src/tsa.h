@@ -249,12 +249,13 @@ TSA_API enum tsa_status tsa_state_export(const struct tsa_plan *plan, const stru
  *  not depend on the number of tokens. 0 if it does not fit in size_t. */
 TSA_API size_t tsa_workspace_bytes(const struct tsa_plan *plan, int threads);
 
-/** Make a workspace in library memory. With one, the calls below allocate nothing. */
+/** Make a workspace in library memory. With one, the calls below allocate nothing. After a failure
+ *  *ws is NULL. */
 TSA_API enum tsa_status tsa_workspace_create(const struct tsa_plan *plan, int threads,
                                              struct tsa_workspace **ws,
                                              struct tsa_error *err) TSA_MUST_CHECK;
 
-/** Make a workspace in caller memory, 64-byte aligned. */
+/** Make a workspace in caller memory, 64-byte aligned. After a failure *ws is NULL. */
 TSA_API enum tsa_status tsa_workspace_init(const struct tsa_plan *plan, int threads, void *memory,
                                            size_t bytes, struct tsa_workspace **ws,
                                            struct tsa_error *err) TSA_MUST_CHECK;

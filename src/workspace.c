@@ -126,10 +126,11 @@ size_t tsa_workspace_bytes(const struct tsa_plan *plan, int threads)
 enum tsa_status tsa_workspace_init(const struct tsa_plan *plan, int threads, void *memory,
                                    size_t bytes, struct tsa_workspace **ws, struct tsa_error *err)
 {
-    if (!plan)
-        return tsa_fail(err, TSA_EINVAL, "plan", "plan is NULL");
     if (!ws)
         return tsa_fail(err, TSA_EINVAL, "ws", "ws is NULL: nowhere to put the workspace");
+    *ws = NULL;
+    if (!plan)
+        return tsa_fail(err, TSA_EINVAL, "plan", "plan is NULL");
     if (threads < 0 || threads > TSA_MAX_THREADS)
         return tsa_fail(err, TSA_EINVAL, "threads", "threads is %d; wanted 0 (the plan's) to %d",
                         threads, TSA_MAX_THREADS);
@@ -163,10 +164,11 @@ enum tsa_status tsa_workspace_init(const struct tsa_plan *plan, int threads, voi
 enum tsa_status tsa_workspace_create(const struct tsa_plan *plan, int threads,
                                      struct tsa_workspace **ws, struct tsa_error *err)
 {
-    if (!plan)
-        return tsa_fail(err, TSA_EINVAL, "plan", "plan is NULL");
     if (!ws)
         return tsa_fail(err, TSA_EINVAL, "ws", "ws is NULL: nowhere to put the workspace");
+    *ws = NULL;
+    if (!plan)
+        return tsa_fail(err, TSA_EINVAL, "plan", "plan is NULL");
     if (threads < 0 || threads > TSA_MAX_THREADS)
         return tsa_fail(err, TSA_EINVAL, "threads", "threads is %d; wanted 0 (the plan's) to %d",
                         threads, TSA_MAX_THREADS);

@@ -155,7 +155,9 @@ START_TEST(refusals)
                 status = tsa_state_create(plan, &st[b], &err);
             if (status == TSA_OK) {
                 wanted = "ws";
+                ws = (struct tsa_workspace *)(uintptr_t)64;
                 status = tsa_workspace_create(plan, 2, &ws, &err);
+                ck_assert((ws != NULL) == (status == TSA_OK));
             }
             for (int i = 0; i < ENTRIES && status == TSA_OK; i++) {
                 memcpy(before, out, p.o_count * sizeof(float));

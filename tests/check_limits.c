@@ -327,6 +327,53 @@ START_TEST(merge_asks_more)
 }
 END_TEST
 
+/* After a failure there is no pointer to a workspace, as there is none to a plan or a state. */
+START_TEST(no_workspace)
+{
+    struct tsa_workspace *const dangling = (struct tsa_workspace *)(uintptr_t)64;
+    struct tsa_options options;
+    struct tsa_error err;
+    bare_options(&options, TSA_F32, 3, 4);
+    struct tsa_plan *plan = make_plan(&options);
+    const size_t bytes = tsa_workspace_bytes(plan, 1);
+    char *memory = aligned_alloc(64, bytes / 64 * 64 + 128);
+    const struct {
+        const struct tsa_plan *plan;
+        int threads;
+        char *memory;
+        size_t bytes;
+        enum tsa_status status;
+        const char *argument;
+    } bad[] = {
+        { NULL, 1, memory, bytes, TSA_EINVAL, "plan" },
+        { plan, -1, memory, bytes, TSA_EINVAL, "threads" },
+        { plan, TSA_MAX_THREADS + 1, memory, bytes, TSA_EINVAL, "threads" },
+        { plan, 1, NULL, bytes, TSA_EINVAL, "memory" },
+        { plan, 1, memory + 8, bytes, TSA_EINVAL, "memory" },
+        { plan, 1, memory, bytes - 1, TSA_ENOMEM, "bytes" },
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct tsa_workspace *ws = dangling;
+        ck_assert_int_eq(tsa_workspace_init(bad[i].plan, bad[i].threads, bad[i].memory,
+                                            bad[i].bytes, &ws, &err),
+                         bad[i].status);
+        ck_assert_str_eq(err.argument, bad[i].argument);
+        ck_assert_ptr_null(ws);
+        if (i < 3) {
+            ws = dangling;
+            ck_assert_int_eq(tsa_workspace_create(bad[i].plan, bad[i].threads, &ws, &err),
+                             bad[i].status);
+            ck_assert_str_eq(err.argument, bad[i].argument);
+            ck_assert_ptr_null(ws);
+        }
+    }
+    ck_assert_int_eq(tsa_workspace_create(NULL, 1, NULL, &err), TSA_EINVAL);
+    ck_assert_int_eq(tsa_workspace_init(NULL, 1, memory, bytes, NULL, &err), TSA_EINVAL);
+    free(memory);
+    tsa_plan_destroy(plan);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("limits");
@@ -338,5 +385,6 @@ int main(void)
     TCase *workspaces = add_case(suite, "workspaces");
     tcase_add_loop_test(workspaces, merge_workspace, 0, 2);
     tcase_add_test(workspaces, merge_asks_more);
+    tcase_add_test(workspaces, no_workspace);
     return run_suite(suite);
 }
