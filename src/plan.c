@@ -260,6 +260,22 @@ static bool place_arrays(struct tsa_plan *p, struct places *at)
     return true;
 }
 
+/* What place_arrays could not count. A state of this shape fits, so that the query heads are to
+ * blame: their number, or a set of weights for each. */
+static enum tsa_status too_many_heads(struct tsa_error *err, const struct tsa_plan *p)
+{
+    const double sets = (double)p->coef_sets, heads = (double)p->heads, n = (double)p->terms;
+    const double bytes = ((double)p->d + 1) * n * sizeof(size_t) +
+                         heads * (sizeof(double) + (double)p->elem) +
+                         sets * n * (sizeof(double) + (double)p->elem) +
+                         sets * (double)p->mono.total * (double)p->elem;
+    char need[TSA_NUMBER_TEXT];
+    return tsa_fail(err, TSA_EOVERFLOW, "heads",
+                    "a plan would need %s bytes (heads %zu, head_dim %zu, terms %zu, sets of "
+                    "coefficients %zu)",
+                    tsa_number_text(need, bytes, 3), p->heads, p->d, p->terms, p->coef_sets);
+}
+
 /* (T)x, or false if it is not finite in T. */
 static bool store(const struct tsa_plan *p, void *array, size_t i, double x)
 {
@@ -370,8 +386,7 @@ static enum tsa_status create(const struct tsa_options *o, struct tsa_plan **pla
     if (status != TSA_OK)
         return status;
     if (!place_arrays(&scalars, &at))
-        return tsa_fail(err, TSA_EOVERFLOW, "heads",
-                        "the weights of %zu sets of coefficients do not fit", scalars.coef_sets);
+        return too_many_heads(err, &scalars);
     char *memory = tsa_allocate(&scalars.allocator, scalars.bytes);
     if (!memory)
         return tsa_fail(err, TSA_ENOMEM, "plan", "no memory for a plan of %zu bytes",

@@ -212,6 +212,40 @@ START_TEST(beyond_f32)
 }
 END_TEST
 
+/* -- plans ------------------------------------------------------------------------------------- */
+
+/* A plan too large to count is refused with its bytes, whichever of its arrays is to blame. */
+START_TEST(large_plans)
+{
+    static const struct {
+        size_t head_dim, heads;
+        int per_head;
+        const char *text; /* where size_t has 64 bits */
+    } cases[] = {
+        { D, SIZE_MAX, 0, "2.21e+20 bytes" },
+        { 300, SIZE_MAX / 65536 + 1, 1, "5.12e+19 bytes" },
+    };
+    double one[] = { 1, 1, 1 };
+    for (int i = 0; i < 2; i++) {
+        struct tsa_options options;
+        struct tsa_error err;
+        struct tsa_plan *plan;
+        bare_options(&options, TSA_F32, 3, 4);
+        options.head_dim = cases[i].head_dim;
+        options.heads = cases[i].heads, options.kv_heads = 1;
+        options.coefficients = cases[i].per_head ? one : NULL; /* not read: nothing is made */
+        options.coefficients_per_head = cases[i].per_head;
+        ck_assert_int_eq(tsa_plan_create(&options, &plan, &err), TSA_EOVERFLOW);
+        ck_assert_ptr_null(plan);
+        ck_assert_str_eq(err.argument, "heads");
+        ck_assert_msg(strstr(err.text, sizeof(size_t) == 8 ? cases[i].text : " bytes") != NULL,
+                      "\"%s\"", err.text);
+        ck_assert_msg(strstr(err.text, "heads") != NULL, "\"%s\"", err.text);
+        ck_assert_msg(strlen(err.text) < sizeof err.text - 1, "\"%s\" is cut", err.text);
+    }
+}
+END_TEST
+
 /* -- workspaces -------------------------------------------------------------------------------- */
 
 static struct tsa_workspace *workspace_of(enum tsa_dtype dtype, size_t head_dim, size_t value_dim,
@@ -382,6 +416,7 @@ int main(void)
     tcase_add_loop_test(values, large_products, 0, 2);
     tcase_add_loop_test(values, large_sums, 0, 2);
     tcase_add_loop_test(values, beyond_f32, 0, 2);
+    tcase_add_test(add_case(suite, "plans"), large_plans);
     TCase *workspaces = add_case(suite, "workspaces");
     tcase_add_loop_test(workspaces, merge_workspace, 0, 2);
     tcase_add_test(workspaces, merge_asks_more);
