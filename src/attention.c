@@ -26,6 +26,24 @@ static size_t threads_of(const struct tsa_plan *plan)
 #endif
 }
 
+static enum tsa_status check_tensors(const struct tsa_call *call, size_t keys,
+                                     struct tsa_error *err)
+{
+    const struct tsa_plan *p = call->plan;
+    const size_t batch = call->batch, queries = call->tokens;
+    const bool asks = call->q || !call->k;
+    enum tsa_status status = TSA_OK;
+    if (asks)
+        status = tsa_check_tensor(call->q, "q", batch, p->heads, queries, p->d, false, err);
+    if (status == TSA_OK && call->k)
+        status = tsa_check_tensor(call->k, "k", batch, p->kv_heads, keys, p->d, false, err);
+    if (status == TSA_OK && call->k)
+        status = tsa_check_tensor(call->v, "v", batch, p->kv_heads, keys, p->dv, false, err);
+    if (status == TSA_OK && asks)
+        status = tsa_check_tensor(call->o, "o", batch, p->heads, queries, p->dv, true, err);
+    return status;
+}
+
 /* Check the call as filled so far, then fill call->threads and take scratch. */
 static enum tsa_status begin(struct tsa_call *call, struct tsa_workspace *ws, struct tsa_error *err)
 {
@@ -35,19 +53,8 @@ static enum tsa_status begin(struct tsa_call *call, struct tsa_workspace *ws, st
     enum tsa_status status = TSA_OK;
     if (!call->keys)
         status = tsa_check_states(call, err);
-    const size_t keys = call->keys ? call->keys : call->tokens;
-    if (status == TSA_OK && (call->q || !call->k))
-        status = tsa_check_tensor(call->q, "q", call->batch, plan->heads, call->tokens, plan->d,
-                                  false, err);
-    if (status == TSA_OK && call->k)
-        status =
-            tsa_check_tensor(call->k, "k", call->batch, plan->kv_heads, keys, plan->d, false, err);
-    if (status == TSA_OK && call->k)
-        status =
-            tsa_check_tensor(call->v, "v", call->batch, plan->kv_heads, keys, plan->dv, false, err);
-    if (status == TSA_OK && (call->q || !call->k))
-        status = tsa_check_tensor(call->o, "o", call->batch, plan->heads, call->tokens, plan->dv,
-                                  true, err);
+    if (status == TSA_OK)
+        status = check_tensors(call, call->keys ? call->keys : call->tokens, err);
     if (status != TSA_OK)
         return status;
     const struct tsa_tensor *const inputs[3] = {call->q, call->k, call->v};
@@ -198,9 +205,8 @@ enum tsa_status tsa_softmax(const struct tsa_plan *plan, size_t batch, size_t qu
 {
     if (need(plan, "plan", err) || need(q, "q", err) || need(k, "k", err))
         return TSA_EINVAL;
-    if (batch == 0 || queries == 0)
-        return tsa_succeed(err);
-    if (keys == 0 || (causal && keys < queries)) {
+    const bool work = batch > 0 && queries > 0;
+    if (work && (keys == 0 || (causal && keys < queries))) {
         tsa_fail(err, TSA_EINVAL, "keys", "%zu keys leave a query of %zu without any", keys,
                  queries);
         tsa_error_numbers(err, (int64_t)(causal ? queries : 1), (int64_t)keys);
@@ -215,5 +221,10 @@ enum tsa_status tsa_softmax(const struct tsa_plan *plan, size_t batch, size_t qu
                             .k = k,
                             .v = v,
                             .o = o};
-    return run(&call, engine_of(plan)->softmax, ws, err);
+    if (work)
+        return run(&call, engine_of(plan)->softmax, ws, err);
+    enum tsa_status status = check_tensors(&call, keys, err);
+    if (status == TSA_OK)
+        status = tsa_workspace_check(plan, ws, 0, err);
+    return status == TSA_OK ? tsa_succeed(err) : status;
 }

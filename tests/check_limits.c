@@ -212,6 +212,58 @@ START_TEST(beyond_f32)
 }
 END_TEST
 
+/* -- nothing to do ----------------------------------------------------------------------------- */
+
+/* Calls without work look at every argument as far as the sizes allow, tsa_softmax as the others. */
+START_TEST(nothing_to_do)
+{
+    struct tsa_options options;
+    struct tsa_error err;
+    struct rows r;
+    bare_options(&options, TSA_F32, 3, 4);
+    struct tsa_plan *plan = make_plan(&options);
+    float out[V];
+    rows_make(&r, TSA_F32, 1, 1, 1);
+    const struct tsa_tensor o = { .data = out, .dtype = TSA_F32 };
+    const struct tsa_tensor nothing = { .dtype = TSA_F32 }, unknown = { out, 77, 0, 0, 0, { 0 } };
+    const struct tsa_tensor half = { out, TSA_F16, 0, 0, 0, { 0 } };
+    for (int i = 0; i < 4; i++) {
+        const size_t batch = i == 0 ? 0 : 1, queries = i == 0 ? 2 : 0, keys = i == 2 ? 0 : 2;
+        const int causal = i != 3;
+#define SOFTMAX(q, k, v, o, ws) \
+    tsa_softmax(plan, batch, queries, keys, causal, q, k, v, o, ws, &err)
+        ok(SOFTMAX(&r.q, &r.k, &r.v, &o, NULL), &err);
+        const struct {
+            const struct tsa_tensor *x;
+            enum tsa_status status;
+        } bad[] = { { NULL, TSA_EINVAL }, { &unknown, TSA_EINVAL }, { &half, TSA_EUNSUPPORTED } };
+        for (int j = 0; j < 3; j++) {
+            const struct tsa_tensor *x = bad[j].x;
+            ck_assert_int_eq(SOFTMAX(x, &r.k, &r.v, &o, NULL), bad[j].status);
+            ck_assert_str_eq(err.argument, "q");
+            ck_assert_int_eq(SOFTMAX(&r.q, x, &r.v, &o, NULL), bad[j].status);
+            ck_assert_str_eq(err.argument, "k");
+            ck_assert_int_eq(SOFTMAX(&r.q, &r.k, x, &o, NULL), bad[j].status);
+            ck_assert_str_eq(err.argument, "v");
+            ck_assert_int_eq(SOFTMAX(&r.q, &r.k, &r.v, x, NULL), bad[j].status);
+            ck_assert_str_eq(err.argument, "o");
+        }
+        /* rows that there are none of need no data; two keys do */
+        ok(SOFTMAX(&nothing, &r.k, &r.v, &nothing, NULL), &err);
+        const bool none = batch == 0 || keys == 0;
+        ck_assert_int_eq(SOFTMAX(&r.q, &r.k, &nothing, &o, NULL), none ? TSA_OK : TSA_EINVAL);
+        ck_assert_str_eq(err.argument, none ? "" : "v");
+        void *fake = aligned_alloc(64, 64);
+        memset(fake, 0x33, 64);
+        ck_assert_int_eq(SOFTMAX(&r.q, &r.k, &r.v, &o, fake), TSA_EINVAL);
+        ck_assert_str_eq(err.argument, "ws");
+        free(fake);
+#undef SOFTMAX
+    }
+    tsa_plan_destroy(plan);
+}
+END_TEST
+
 /* -- plans ------------------------------------------------------------------------------------- */
 
 /* A plan too large to count is refused with its bytes, whichever of its arrays is to blame. */
@@ -416,6 +468,7 @@ int main(void)
     tcase_add_loop_test(values, large_products, 0, 2);
     tcase_add_loop_test(values, large_sums, 0, 2);
     tcase_add_loop_test(values, beyond_f32, 0, 2);
+    tcase_add_test(add_case(suite, "nothing"), nothing_to_do);
     tcase_add_test(add_case(suite, "plans"), large_plans);
     TCase *workspaces = add_case(suite, "workspaces");
     tcase_add_loop_test(workspaces, merge_workspace, 0, 2);
