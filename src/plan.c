@@ -4,6 +4,7 @@
 
 #include "fpenv.h"
 #include "internal.h"
+#include "measure.h"
 
 #include <float.h>
 #include <math.h>
@@ -413,6 +414,18 @@ static enum tsa_status create(const struct tsa_options *o, struct tsa_plan **pla
     return tsa_succeed(err);
 }
 
+/* The caller's options as ours, or why they make no plan. */
+static enum tsa_status checked_options(const struct tsa_options *given, struct tsa_options *options,
+                                       struct tsa_error *err)
+{
+    enum tsa_status status = read_options(given, options, err);
+    if (status == TSA_OK)
+        status = check_choices(options, err);
+    if (status == TSA_OK)
+        status = check_shape(options, err);
+    return status;
+}
+
 enum tsa_status tsa_plan_create(const struct tsa_options *options, struct tsa_plan **plan,
                                 struct tsa_error *err)
 {
@@ -420,17 +433,31 @@ enum tsa_status tsa_plan_create(const struct tsa_options *options, struct tsa_pl
     if (!plan)
         return tsa_fail(err, TSA_EINVAL, "plan", "plan is NULL");
     *plan = NULL;
-    enum tsa_status status = read_options(options, &o, err);
-    if (status == TSA_OK)
-        status = check_choices(&o, err);
-    if (status == TSA_OK)
-        status = check_shape(&o, err);
+    enum tsa_status status = checked_options(options, &o, err);
     if (status != TSA_OK)
         return status;
     struct tsa_fpenv saved = tsa_fpenv_enter();
     status = create(&o, plan, err);
     tsa_fpenv_leave(saved);
     return status;
+}
+
+enum tsa_status tsa_plan_measure(const struct tsa_options *options, struct tsa_measure *measure,
+                                 struct tsa_error *err)
+{
+    struct tsa_options o;
+    struct tsa_plan scalars;
+    enum tsa_status status = checked_options(options, &o, err);
+    if (status != TSA_OK)
+        return status;
+    struct tsa_fpenv saved = tsa_fpenv_enter();
+    status = set_scalars(&scalars, &o, err);
+    tsa_fpenv_leave(saved);
+    if (status != TSA_OK)
+        return status;
+    measure->chunk = scalars.chunk;
+    measure->state_bytes = scalars.state_bytes;
+    return tsa_succeed(err);
 }
 
 void tsa_plan_destroy(struct tsa_plan *plan)

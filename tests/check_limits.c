@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "measure.h"
 #include "support.h"
 
 #define D 2
@@ -298,6 +299,36 @@ START_TEST(large_plans)
 }
 END_TEST
 
+/* What is measured is what is made, and costs nothing where making would. */
+START_TEST(measured)
+{
+    static const size_t shape[][5] = { /* d, dv, terms, kv_heads, chunk */
+        { 1, 1, 1, 1, 0 }, { 3, 5, 8, 2, 0 }, { 16, 64, 3, 8, 0 }, { 16, 64, 3, 1, 100 },
+        { 64, 64, 4, 1, 0 }, { 128, 128, 3, 1, 0 }, { 128, 1, 2, 3, 1 },
+    };
+    struct tsa_options o;
+    struct tsa_error err;
+    struct tsa_measure measure;
+    for (size_t i = 0; i < sizeof shape / sizeof *shape; i++) {
+        bare_options(&o, dtype_of(_i), shape[i][2], shape[i][4]);
+        o.head_dim = shape[i][0], o.value_dim = shape[i][1];
+        o.kv_heads = shape[i][3], o.heads = 2 * o.kv_heads;
+        o.layers = 1 + i % 3;
+        struct tsa_plan *plan = make_plan(&o);
+        ok(tsa_plan_measure(&o, &measure, &err), &err);
+        ck_assert_uint_eq(measure.chunk, tsa_plan_chunk(plan));
+        ck_assert_uint_eq(measure.state_bytes, tsa_state_bytes(plan));
+        tsa_plan_destroy(plan);
+    }
+    o.terms = 9;
+    ck_assert_int_eq(tsa_plan_measure(&o, &measure, &err), TSA_EINVAL);
+    ck_assert_str_eq(err.argument, "terms");
+    o.terms = 8, o.head_dim = SIZE_MAX;
+    ck_assert_int_eq(tsa_plan_measure(&o, &measure, &err), TSA_EOVERFLOW);
+    ck_assert_ptr_nonnull(strstr(err.text, " bytes"));
+}
+END_TEST
+
 /* -- workspaces -------------------------------------------------------------------------------- */
 
 static struct tsa_workspace *workspace_of(enum tsa_dtype dtype, size_t head_dim, size_t value_dim,
@@ -469,7 +500,9 @@ int main(void)
     tcase_add_loop_test(values, large_sums, 0, 2);
     tcase_add_loop_test(values, beyond_f32, 0, 2);
     tcase_add_test(add_case(suite, "nothing"), nothing_to_do);
-    tcase_add_test(add_case(suite, "plans"), large_plans);
+    TCase *plans = add_case(suite, "plans");
+    tcase_add_test(plans, large_plans);
+    tcase_add_loop_test(plans, measured, 0, 2);
     TCase *workspaces = add_case(suite, "workspaces");
     tcase_add_loop_test(workspaces, merge_workspace, 0, 2);
     tcase_add_test(workspaces, merge_asks_more);

@@ -445,6 +445,12 @@ is chunk 16
 size --head-dim 6 --value-dim 24 --terms 3; is features 28
 size --head-dim 1 --value-dim 1 --terms 1;  is elements 2; is kv_break_even_tokens 1
 size --head-dim 64 --value-dim 64 --terms 6; is elements 730503345
+# Arithmetic alone, whatever the shape: seconds would be a plan with its 1,329,890,705 weights.
+large='--head-dim 64 --value-dim 64 --terms 8 --chunk 64'
+# shellcheck disable=SC2086
+check 'a large shape at once' sh -c 'ulimit -t 5; exec "$0" "$@"' "$TSA" size --json $large
+mv ../said ../out
+is features 1329890705; is elements 86442895825; is state_bytes 691543199808; is chunk 64
 prints '9,945' size --head-dim 16 --value-dim 64
 
 # Facts and the demonstration.

@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "cmd.h"
+#include "measure.h"
 
 static const char help[] =
     "usage: tsa size --head-dim D --value-dim DV [options]\n"
@@ -54,7 +55,7 @@ static const struct option long_options[] = {
 
 struct sizes {
     size_t features, elements, break_even;
-    size_t state_bytes; /* 0: no plan can be made here, and text says why */
+    size_t state_bytes; /* 0: no such state can be, and text says why */
     size_t chunk;
     char text[240];
 };
@@ -85,7 +86,7 @@ static bool parse_option(int c, const char *text, struct tsa_options *o, bool *j
 
 static int compute(const struct tsa_options *o, struct sizes *s)
 {
-    struct tsa_plan *plan = NULL;
+    struct tsa_measure measure;
     struct tsa_error err = {.status = TSA_OK};
     s->features = tsa_features(o->head_dim, o->terms);
     s->elements = tsa_state_elements(o->head_dim, o->value_dim, o->terms);
@@ -97,14 +98,13 @@ static int compute(const struct tsa_options *o, struct sizes *s)
         return cmd_fail("--head-dim and --value-dim: their sum does not fit");
     size_t row = o->head_dim + o->value_dim;
     s->break_even = s->elements / row + (s->elements % row != 0);
-    /* A shape too large for this machine still has a size worth knowing. */
-    enum tsa_status status = tsa_plan_create(o, &plan, &err);
+    /* A state beyond the library's limit still has features and elements worth knowing. */
+    enum tsa_status status = tsa_plan_measure(o, &measure, &err);
     s->state_bytes = 0;
     if (status == TSA_OK) {
-        s->state_bytes = tsa_state_bytes(plan);
-        s->chunk = tsa_plan_chunk(plan);
-        tsa_plan_destroy(plan);
-    } else if (status != TSA_ENOMEM && status != TSA_EOVERFLOW) {
+        s->state_bytes = measure.state_bytes;
+        s->chunk = measure.chunk;
+    } else if (status != TSA_EOVERFLOW) {
         return cmd_fail_library(NULL, status, &err);
     } else {
         snprintf(s->text, sizeof s->text, "%s", err.text);
@@ -150,7 +150,7 @@ static int print_text(const struct tsa_options *o, const struct sizes *s)
         printf("  chunk      %22s   tokens per fold\n", cmd_count_text(s->chunk, a));
         print_bytes("bytes", s->state_bytes);
     } else {
-        printf("  none can be made here: %s\n", s->text);
+        printf("  none can be made: %s\n", s->text);
     }
     printf("\na key/value cache has more elements than the state from %s tokens on\n",
            cmd_count_text(s->break_even, a));
