@@ -408,6 +408,29 @@ works attend -q q.npy -k k.npy -v v.npy -o link.npy
 same 'output through a link' target.npy whole.npy
 check 'the link stays' test -h link.npy
 check 'the mode stays' test "$(ls -l target.npy | cut -c 1-10)" = -rw-------
+chmod 444 target.npy
+[ -w target.npy ] || fails 1 'link.npy: cannot be written: Permission' attend -q q.npy -k k.npy \
+    -v v.npy -o link.npy
+chmod 751 target.npy
+works attend -q q.npy -k k.npy -v v.npy -o link.npy
+check 'any mode stays' test "$(ls -l target.npy | cut -c 1-10)" = -rwxr-x--x
+# Links to what is not there yet: from elsewhere, and over another link.
+mkdir -p there/deep
+ln -s ../fresh.npy there/link.npy; ln -s ../link.npy there/deep/link.npy
+ln -s "$PWD/there/deep/link.npy" absolute.npy
+fails 1 'nosuch.npy: No such' attend -q nosuch.npy -k k.npy -v v.npy -o absolute.npy
+check 'nothing appears at the end of a link' test ! -e fresh.npy
+for link in there/link.npy there/deep/link.npy absolute.npy; do
+    rm -f fresh.npy
+    works attend -q q.npy -k k.npy -v v.npy -o $link
+    same "$link is followed" fresh.npy whole.npy
+    check "$link stays" test -h $link
+done
+check 'no temporary file beside a link' test -z "$(find there -name '.tsa-*')"
+ln -s round.npy round.npy; ln -s nosuch/o.npy astray.npy
+fails 1 'round.npy: cannot be written: Too many' attend -q q.npy -k k.npy -v v.npy -o round.npy
+fails 1 'astray.npy: cannot be written: No such' attend -q q.npy -k k.npy -v v.npy -o astray.npy
+check 'the link to nowhere stays' test -h astray.npy
 if mkfifo pipe 2>/dev/null; then
     cat pipe >piped.npy &
     works attend -q q.npy -k k.npy -v v.npy -o pipe

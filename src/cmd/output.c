@@ -7,6 +7,7 @@
 #include "output.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,9 @@
 #include <unistd.h>
 
 #include "cmd.h"
+
+/* Links that lead to links: as many as Linux follows. */
+#define MOST_LINKS 40
 
 /* What the handler removes. Set and cleared with the signals blocked. */
 static char *volatile pending;
@@ -52,18 +56,38 @@ static void catch_signals(void)
     }
 }
 
-/* folder-of-target/.tsa-XXXXXX: short, so that it fits wherever the target's own name does. */
-static char *temporary_beside(const char *target)
+/* folder-of-path/name, or name itself if that is absolute. NULL: no memory. */
+static char *beside(const char *path, const char *name)
 {
-    static const char name[] = ".tsa-XXXXXX";
-    const char *slash = strrchr(target, '/');
-    size_t folder = slash == NULL ? 0 : (size_t)(slash - target) + 1;
-    char *path = malloc(folder + sizeof name);
-    if (path != NULL) {
-        memcpy(path, target, folder);
-        memcpy(path + folder, name, sizeof name);
+    const char *slash = name[0] == '/' ? NULL : strrchr(path, '/');
+    size_t folder = slash == NULL ? 0 : (size_t)(slash - path) + 1, length = strlen(name) + 1;
+    char *result = malloc(folder + length);
+    if (result != NULL) {
+        memcpy(result, path, folder);
+        memcpy(result + folder, name, length);
     }
-    return path;
+    return result;
+}
+
+/* Where writing to the path would make a file: realpath() has no answer while it is not there.
+ * NULL with errno on failure. */
+static char *follow_links(const char *path)
+{
+    char link[PATH_MAX];
+    char *at = strdup(path);
+    for (int links = 0; at != NULL && links < MOST_LINKS; links++) {
+        ssize_t length = readlink(at, link, sizeof link - 1);
+        if (length < 0)
+            return at; /* no link: a file or nothing */
+        link[length] = '\0';
+        char *next = beside(at, link);
+        free(at);
+        at = next;
+    }
+    int error = at != NULL ? ELOOP : ENOMEM;
+    free(at);
+    errno = error;
+    return NULL;
 }
 
 static bool give_up(struct output *output, const char *path, const char *what, int error)
@@ -88,7 +112,7 @@ bool output_open(struct output *output, const char *path)
     /* A rename would get past the protection of the file itself. */
     if (exists && access(path, W_OK) != 0)
         return give_up(output, path, cannot, errno);
-    output->target = exists ? realpath(path, NULL) : strdup(path);
+    output->target = exists ? realpath(path, NULL) : follow_links(path);
     if (output->target == NULL)
         return give_up(output, path, cannot, errno);
     if (exists && !S_ISREG(status.st_mode)) {
@@ -96,7 +120,8 @@ bool output_open(struct output *output, const char *path)
         return output->stream != NULL ? true : give_up(output, path, cannot, errno);
     }
 
-    char *temporary = temporary_beside(output->target);
+    /* A short name, so that it fits wherever the target's own does. */
+    char *temporary = beside(output->target, ".tsa-XXXXXX");
     if (temporary == NULL)
         return give_up(output, path, cannot, ENOMEM);
     mode_t mask = umask(0);
