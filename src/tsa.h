@@ -24,8 +24,11 @@
  *  *err when err is not NULL; after a failure neither states nor outputs have changed. The
  *  library never prints, exits or aborts, and leaves errno, locale, signals and the caller's
  *  floating-point mode as they were. Sizes are counts of elements unless named bytes.
- *  Plans are immutable and may be shared by threads. Calls on distinct states with distinct
- *  workspaces may run at the same time.
+ *
+ *  Threads. "Thread-safe" below: any number of threads at once, as long as nobody changes what the
+ *  arguments point to, and the plan's allocator callbacks, if it has any, are thread-safe too.
+ *  Plans are immutable and may be shared. A state may be read by several calls at once while none
+ *  writes it; a workspace serves one call at a time.
  */
 #ifndef TSA_H
 #define TSA_H
@@ -70,7 +73,7 @@ enum tsa_status {
     TSA_ENONFINITE = -5,   /**< an input holds an infinity, a NaN, or what f32 cannot hold */
     TSA_EFORMAT = -6,      /**< the memory given as a state is not one */
     TSA_EMISMATCH = -7,    /**< a state does not fit the plan */
-    TSA_EIO = -8           /**< reading or writing failed */
+    TSA_EIO = -8           /**< reserved for state files: no call of this version returns it */
 };
 
 /** Element types. Plans compute in TSA_F32 or TSA_F64; tensors may hold either. */
@@ -140,7 +143,7 @@ struct tsa_options {
     const double *temperatures;   /**< H temperatures, one per query head, or NULL */
     const double *coefficients;   /**< c_0..c_{n-1} of x^m, x = q.k/a, or NULL for 1/m! */
     int coefficients_per_head;    /**< nonzero: coefficients holds H rows of n */
-    int threads;                  /**< 0 (default): min(affinity, cgroup quota, OMP_NUM_THREADS) */
+    int threads;                  /**< 1..65536, or 0 (default): tsa_default_threads() */
     unsigned flags;               /**< enum tsa_flags */
     const char *isa;              /**< instruction set by name, or NULL: $TSA_ISA, else the best */
     void *(*allocate)(void *user, size_t bytes, size_t alignment); /**< both or neither */
@@ -150,64 +153,90 @@ struct tsa_options {
 };
 
 /** Set every option to its default. `size` is sizeof(struct tsa_options).
- *  Never fails for a size of this or an older version. */
+ *  Never fails for a size of this or an older version; TSA_EINVAL for NULL and for what can be no
+ *  such size. Thread-safe. */
 TSA_API enum tsa_status tsa_options_init(struct tsa_options *options, size_t size);
 
-/** Check the options and make a plan. Arrays in `options` are copied.
- *  TSA_EINVAL, TSA_EOVERFLOW (a state beyond PTRDIFF_MAX/4 bytes; the message has the count),
- *  TSA_EUNSUPPORTED (dtype, isa), TSA_ENOMEM. */
+/** Check the options and make a plan. Arrays in `options` are copied. After a failure *plan is
+ *  NULL. TSA_EINVAL, TSA_EOVERFLOW (a state beyond PTRDIFF_MAX/4 bytes, or a plan whose bytes do
+ *  not fit in size_t; the message has the count), TSA_EUNSUPPORTED (dtype, isa), TSA_ENOMEM.
+ *  Thread-safe; reads $TSA_ISA when `isa` is NULL, so not beside a setenv() then. */
 TSA_API enum tsa_status tsa_plan_create(const struct tsa_options *options, struct tsa_plan **plan,
                                         struct tsa_error *err) TSA_MUST_CHECK;
 
-/** Free a plan; NULL is allowed. States and workspaces may outlive it. */
+/** Free a plan; NULL is allowed. States and workspaces may outlive it. No call may be using it. */
 TSA_API void tsa_plan_destroy(struct tsa_plan *plan);
 
 /** Write a description (shape, chunk, instruction set, threads, state and scratch bytes) of at
  *  most `size` bytes with its terminating zero, one `name: value` per line.
- *  Returns the length of the whole text, like snprintf. */
+ *  Returns the length of the whole text, like snprintf; 0 for a NULL plan. Thread-safe. */
 TSA_API size_t tsa_plan_describe(const struct tsa_plan *plan, char *text, size_t size);
 
-/** The chunk C that the plan uses. */
+/** The chunk C that the plan uses; 0 for NULL. Thread-safe. */
 TSA_API size_t tsa_plan_chunk(const struct tsa_plan *plan);
-/** The instruction set that the plan uses: a string constant such as "avx512". */
+/** The instruction set that the plan uses: a string constant such as "avx512", "" for NULL.
+ *  Thread-safe. */
 TSA_API const char *tsa_plan_isa(const struct tsa_plan *plan);
-/** The number of threads that calls will ask for. */
+/** The number of threads that calls will ask for; 0 for NULL. Thread-safe. */
 TSA_API int tsa_plan_threads(const struct tsa_plan *plan);
 
 /* -- states ------------------------------------------------------------------------------- */
 
-/** Bytes of one state of this plan: (Hi, Lo) sums of all layers and kv heads, and windows. */
+/* Which states fit a plan. NULL and what is not 64-byte aligned is TSA_EINVAL, memory that is not a
+ * state TSA_EFORMAT, and a state that does not fit TSA_EMISMATCH. head_dim, value_dim, kv_heads,
+ * layers, dtype, normalize and the version of the arithmetic must be those of the plan; and
+ *
+ *    to be read      the state has at least the plan's terms, and no window that is open in any
+ *                    layer was begun under another chunk
+ *    to be written   it has exactly the plan's terms, was made with at least the plan's chunk (a
+ *                    smaller one has no room for the window), and no window is open under another
+ *    to be replaced  (tsa_state_reset, dst of tsa_state_copy) as to be written, but windows may be
+ *                    open under any chunk
+ *
+ * Between chunks, when all windows are empty, plans of different chunks may take turns. */
+
+/** Bytes of one state of this plan: (Hi, Lo) sums of all layers and kv heads, and windows; 0 for
+ *  NULL. Thread-safe. */
 TSA_API size_t tsa_state_bytes(const struct tsa_plan *plan);
 
-/** Make an empty state in library memory. */
+/** Make an empty state in library memory. After a failure *state is NULL.
+ *  TSA_EINVAL (NULL), TSA_ENOMEM. Thread-safe. */
 TSA_API enum tsa_status tsa_state_create(const struct tsa_plan *plan, struct tsa_state **state,
                                          struct tsa_error *err) TSA_MUST_CHECK;
 
 /** Make an empty state in caller memory: 64-byte aligned, at least tsa_state_bytes(plan).
  *  The state is position-independent: it may be moved by memcpy of those bytes to any 64-byte
- *  aligned place, and used there through a pointer to its first byte. */
+ *  aligned place, and used there through a pointer to its first byte. After a failure *state is
+ *  NULL. TSA_EINVAL (NULL, alignment), TSA_ENOMEM (too few bytes). Thread-safe for distinct
+ *  memory. */
 TSA_API enum tsa_status tsa_state_init(const struct tsa_plan *plan, void *memory, size_t bytes,
                                        struct tsa_state **state,
                                        struct tsa_error *err) TSA_MUST_CHECK;
 
-/** Free a state in library memory; does nothing for caller memory or NULL. */
+/** Free a state in library memory; does nothing for caller memory or NULL. No call may be using
+ *  the state. */
 TSA_API void tsa_state_destroy(struct tsa_state *state);
 
-/** Forget all tokens, in all layers. */
+/** Forget all tokens, in all layers. Replaces the state.
+ *  TSA_EINVAL, TSA_EFORMAT, TSA_EMISMATCH. Thread-safe for distinct states. */
 TSA_API enum tsa_status tsa_state_reset(const struct tsa_plan *plan, struct tsa_state *state,
                                         struct tsa_error *err);
 
-/** dst becomes an independent copy (a fork) of src. Both must fit the plan. */
+/** dst becomes an independent copy (a fork) of src. Replaces dst, reads src; dst == src changes
+ *  nothing. TSA_EINVAL, TSA_EFORMAT, TSA_EMISMATCH. Thread-safe for distinct dst. */
 TSA_API enum tsa_status tsa_state_copy(const struct tsa_plan *plan, struct tsa_state *dst,
                                        const struct tsa_state *src, struct tsa_error *err);
 
-/** Tokens absorbed by a layer; 0 for NULL or a layer out of range. */
+/** Tokens absorbed by a layer; 0 for NULL or a layer out of range. Not checked: what is not a
+ *  state has no meaning. Thread-safe. */
 TSA_API uint64_t tsa_state_tokens(const struct tsa_state *state, size_t layer);
 
-/** Tokens of a layer that wait in the open window, less than C. */
+/** Tokens of a layer that wait in the open window, less than C; else as tsa_state_tokens(). */
 TSA_API size_t tsa_state_window(const struct tsa_state *state, size_t layer);
 
-/** *equal = 1 if both states hold the same bits (sums, windows, counts), else 0. */
+/** *equal = 1 if both states hold the same bits (sums of the plan's terms, windows, counts), else
+ *  0. Reads both; *equal stays after a failure. TSA_EINVAL, TSA_EFORMAT, TSA_EMISMATCH.
+ *  Thread-safe. */
 TSA_API enum tsa_status tsa_state_equal(const struct tsa_plan *plan, const struct tsa_state *a,
                                         const struct tsa_state *b, int *equal,
                                         struct tsa_error *err);
@@ -215,7 +244,11 @@ TSA_API enum tsa_status tsa_state_equal(const struct tsa_plan *plan, const struc
 /** dst absorbs the history of src, as if src's tokens had come to it as well: src's window is
  *  folded as one short chunk into a copy of src's sums, which are added to dst's in
  *  double-float arithmetic; dst's own window stays open; counts add up. An empty src changes
- *  nothing; an empty dst becomes an exact copy. src is not modified; dst == src doubles it. */
+ *  nothing; an empty dst becomes an exact copy. src is not modified; dst == src doubles it.
+ *  Writes dst, reads src. ws may be NULL, or is one that tsa_absorb() would take and that has room
+ *  for a merge of this plan, as every workspace made for it has.
+ *  TSA_EINVAL (also ws), TSA_EFORMAT, TSA_EMISMATCH, TSA_EOVERFLOW (2^64 tokens or more),
+ *  TSA_ENOMEM (argument ws: scratch for this call). Thread-safe for distinct dst and ws. */
 TSA_API enum tsa_status tsa_state_merge(const struct tsa_plan *plan, struct tsa_state *dst,
                                         const struct tsa_state *src, struct tsa_workspace *ws,
                                         struct tsa_error *err);
@@ -230,14 +263,17 @@ struct tsa_view {
     uint64_t tokens;               /**< tokens in the sums; the window is not */
 };
 
-/** The folded sums of (layer, kv head); the open window is not in them. */
+/** The folded sums of (layer, kv head); the open window is not in them. Reads the state.
+ *  TSA_EINVAL, TSA_EFORMAT, TSA_EMISMATCH. Thread-safe. */
 TSA_API enum tsa_status tsa_state_view(const struct tsa_plan *plan, const struct tsa_state *state,
                                        size_t layer, size_t kv_head, struct tsa_view *view,
                                        struct tsa_error *err);
 
 /** Write A_degree = sum over all absorbed tokens of phi(k) (x) [v ; 1] (paper eq. 6), Lo and
  *  the open window included, as binom(d+m-1, m) rows of dv+1 doubles, row stride `stride`
- *  (>= dv+1) elements. Rows are index tuples i1 <= ... <= im in lexicographic order. */
+ *  (>= dv+1) elements. Rows are index tuples i1 <= ... <= im in lexicographic order. Reads the
+ *  state. TSA_EINVAL, TSA_EFORMAT, TSA_EMISMATCH, TSA_ENOMEM (argument ws: an open window needs
+ *  scratch, which is allocated for this call). Thread-safe for distinct `out`. */
 TSA_API enum tsa_status tsa_state_export(const struct tsa_plan *plan, const struct tsa_state *state,
                                          size_t layer, size_t kv_head, size_t degree,
                                          enum tsa_basis basis, double *out, ptrdiff_t stride,
@@ -245,22 +281,31 @@ TSA_API enum tsa_status tsa_state_export(const struct tsa_plan *plan, const stru
 
 /* -- workspaces --------------------------------------------------------------------------- */
 
-/** Bytes of scratch for one call at a time with up to `threads` threads (0: the plan's). Does
- *  not depend on the number of tokens. 0 if it does not fit in size_t. */
+/* A workspace serves calls with the plan it was made for, and with every plan of the same dtype
+ * that needs no more scratch per thread; others refuse it (TSA_EINVAL, argument ws). They use as
+ * many threads as it was made for, at most. `threads` is 1 to 65,536, or 0 for the plan's. */
+
+/** Bytes of scratch for one call at a time with up to `threads` threads. Does not depend on the
+ *  number of tokens. 0 if it does not fit in size_t, `threads` is negative or the plan NULL.
+ *  Thread-safe. */
 TSA_API size_t tsa_workspace_bytes(const struct tsa_plan *plan, int threads);
 
 /** Make a workspace in library memory. With one, the calls below allocate nothing. After a failure
- *  *ws is NULL. */
+ *  *ws is NULL. TSA_EINVAL (NULL, threads), TSA_EOVERFLOW (bytes do not fit in size_t),
+ *  TSA_ENOMEM. Thread-safe. */
 TSA_API enum tsa_status tsa_workspace_create(const struct tsa_plan *plan, int threads,
                                              struct tsa_workspace **ws,
                                              struct tsa_error *err) TSA_MUST_CHECK;
 
-/** Make a workspace in caller memory, 64-byte aligned. After a failure *ws is NULL. */
+/** Make a workspace in caller memory, 64-byte aligned, at least tsa_workspace_bytes(). Not to be
+ *  moved. After a failure *ws is NULL. TSA_EINVAL (NULL, threads, alignment), TSA_EOVERFLOW,
+ *  TSA_ENOMEM (too few bytes). Thread-safe for distinct memory. */
 TSA_API enum tsa_status tsa_workspace_init(const struct tsa_plan *plan, int threads, void *memory,
                                            size_t bytes, struct tsa_workspace **ws,
                                            struct tsa_error *err) TSA_MUST_CHECK;
 
-/** Free a workspace in library memory; does nothing for caller memory or NULL. */
+/** Free a workspace in library memory; does nothing for caller memory or NULL. No call may be
+ *  using it. */
 TSA_API void tsa_workspace_destroy(struct tsa_workspace *ws);
 
 /* -- attention ---------------------------------------------------------------------------- */
@@ -283,15 +328,23 @@ TSA_API void tsa_workspace_destroy(struct tsa_workspace *ws);
  * and values of usual size are far from all this. With TSA_SKIP_INPUT_CHECK nothing is looked
  * at. */
 
+/* What may not overlap. No element of o may share a byte with an element of q, k or v, with a state
+ * or with the workspace; bytes between elements may be anybody's. Equal data pointers, which always
+ * overlap, are noticed (TSA_EINVAL, argument o). Any other overlap with an input is not, and the
+ * outputs and states are then unspecified. q, k and v may overlap one another, but not lie in a
+ * state that the call writes, or in the workspace. */
+
 /** Absorb `tokens` tokens into `layer` of each of `batch` states and write causal outputs:
  *  o_t sees every token the state held before, and tokens 0..t of this call.
  *
  *      q [batch][heads][tokens][head_dim]       k [batch][kv_heads][tokens][head_dim]
  *      v [batch][kv_heads][tokens][value_dim]   o [batch][heads][tokens][value_dim]
  *
- *  any dtype of this version each; o must not overlap the inputs. States must be distinct.
- *  ws may be NULL: scratch is then allocated for this call. 0 tokens or batch 0: no-op.
- *  TSA_EINVAL, TSA_EMISMATCH, TSA_EFORMAT, TSA_ENONFINITE, TSA_EOVERFLOW, TSA_ENOMEM. */
+ *  any dtype of this version each. Writes the states, which must be distinct. ws may be NULL:
+ *  scratch is then allocated for this call. 0 tokens or batch 0: no-op, after the checks that need
+ *  no rows. TSA_EINVAL, TSA_EUNSUPPORTED (dtype of a tensor), TSA_EFORMAT, TSA_EMISMATCH,
+ *  TSA_ENONFINITE, TSA_EOVERFLOW, TSA_ENOMEM (argument ws: scratch for this call).
+ *  Thread-safe for distinct states, outputs and workspaces. */
 TSA_API enum tsa_status tsa_prefill(const struct tsa_plan *plan, struct tsa_state *const *states,
                                     size_t batch, size_t layer, size_t tokens,
                                     const struct tsa_tensor *q, const struct tsa_tensor *k,
@@ -299,22 +352,24 @@ TSA_API enum tsa_status tsa_prefill(const struct tsa_plan *plan, struct tsa_stat
                                     struct tsa_workspace *ws, struct tsa_error *err) TSA_MUST_CHECK;
 
 /** tsa_prefill() of one token for each state: the step of a decoder. Time and memory do not
- *  depend on the tokens absorbed before. Token strides are not used. */
+ *  depend on the tokens absorbed before. Token strides are not used. Errors and threads: as
+ *  there. */
 TSA_API enum tsa_status tsa_decode(const struct tsa_plan *plan, struct tsa_state *const *states,
                                    size_t batch, size_t layer, const struct tsa_tensor *q,
                                    const struct tsa_tensor *k, const struct tsa_tensor *v,
                                    const struct tsa_tensor *o, struct tsa_workspace *ws,
                                    struct tsa_error *err) TSA_MUST_CHECK;
 
-/** tsa_prefill() without queries: the states end with the same bits. */
+/** tsa_prefill() without queries: the states end with the same bits. Errors and threads: as
+ *  there. */
 TSA_API enum tsa_status tsa_absorb(const struct tsa_plan *plan, struct tsa_state *const *states,
                                    size_t batch, size_t layer, size_t tokens,
                                    const struct tsa_tensor *k, const struct tsa_tensor *v,
                                    struct tsa_workspace *ws, struct tsa_error *err) TSA_MUST_CHECK;
 
-/** Outputs only: each of `queries` rows per head sees all tokens absorbed so far. States do not
- *  change, may repeat, and may be read by several calls at once. A state without tokens has
- *  nothing to average: TSA_EINVAL. */
+/** Outputs only: each of `queries` rows per head sees all tokens absorbed so far. Reads the states,
+ *  which may repeat. A state without tokens has nothing to average: TSA_EINVAL. Other errors as
+ *  tsa_prefill(). Thread-safe for distinct outputs and workspaces, on the same states too. */
 TSA_API enum tsa_status tsa_query(const struct tsa_plan *plan,
                                   const struct tsa_state *const *states, size_t batch, size_t layer,
                                   size_t queries, const struct tsa_tensor *q,
@@ -324,7 +379,9 @@ TSA_API enum tsa_status tsa_query(const struct tsa_plan *plan,
 /** Exact softmax attention (paper eq. 1) over the same views, with the plan's temperatures and
  *  normalisation, for comparison: time is proportional to queries x keys. With causal != 0 the
  *  mask is bottom-right aligned: query i sees keys 0 .. keys-queries+i; a query that sees no
- *  key is refused (TSA_EINVAL). The plan's terms, coefficients and chunk play no part. */
+ *  key is refused (TSA_EINVAL). The plan's terms, coefficients and chunk play no part. 0 queries or
+ *  batch 0: no-op, as in tsa_prefill(). TSA_EINVAL, TSA_EUNSUPPORTED, TSA_ENONFINITE, TSA_ENOMEM.
+ *  Thread-safe for distinct outputs and workspaces. */
 TSA_API enum tsa_status tsa_softmax(const struct tsa_plan *plan, size_t batch, size_t queries,
                                     size_t keys, int causal, const struct tsa_tensor *q,
                                     const struct tsa_tensor *k, const struct tsa_tensor *v,
@@ -332,6 +389,8 @@ TSA_API enum tsa_status tsa_softmax(const struct tsa_plan *plan, size_t batch, s
                                     struct tsa_error *err) TSA_MUST_CHECK;
 
 /* -- facts -------------------------------------------------------------------------------- */
+
+/* All thread-safe; those that read $TSA_ISA not beside a setenv(). */
 
 /** Version of the library, "major.minor.patch". */
 TSA_API const char *tsa_version(void);
@@ -347,8 +406,8 @@ TSA_API const char *tsa_isa_list(size_t i, int *usable);
 TSA_API const char *tsa_isa_active(void);
 /** Name of the exponential that tsa_softmax uses with the active instruction set. */
 TSA_API const char *tsa_exp_name(void);
-/** The default number of threads now; *reason (may be NULL) becomes a string constant that says
- *  what limits it. */
+/** The default number of threads now, min(affinity, cgroup quota, OMP_NUM_THREADS); *reason (may be
+ *  NULL) becomes a string constant that says which of them it is. */
 TSA_API int tsa_default_threads(const char **reason);
 /** F = sum over m < terms of binom(head_dim+m-1, m); 0 if it does not fit or terms is 0 or > 8. */
 TSA_API size_t tsa_features(size_t head_dim, size_t terms);

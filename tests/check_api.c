@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Every way to be refused: status, argument, text and place of the error, and nothing changed.
- * All statuses of this version are reached but TSA_EIO, which nothing here can cause yet. */
+ * All statuses are reached here but TSA_EIO, which is reserved for state files. */
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
@@ -168,6 +168,7 @@ START_TEST(options)
     REFUSED_OPTION(coefficients, bad_coef, TSA_EINVAL, "coefficients");
     REFUSED_OPTION(coefficients_per_head, 1, TSA_EINVAL, "coefficients");
     REFUSED_OPTION(threads, -1, TSA_EINVAL, "threads");
+    REFUSED_OPTION(threads, 65537, TSA_EINVAL, "threads");
     REFUSED_OPTION(flags, 2, TSA_EINVAL, "flags");
     REFUSED_OPTION(isa, "sse9", TSA_EUNSUPPORTED, "isa");
     REFUSED_OPTION(isa, "", TSA_EUNSUPPORTED, "isa");

@@ -215,7 +215,7 @@ END_TEST
 
 /* -- nothing to do ----------------------------------------------------------------------------- */
 
-/* Calls without work look at every argument as far as the sizes allow, tsa_softmax as the others. */
+/* Without work tsa_softmax looks at its arguments as the other calls do: as far as sizes allow. */
 START_TEST(nothing_to_do)
 {
     struct tsa_options options;
