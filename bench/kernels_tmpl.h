@@ -108,9 +108,9 @@ KERNEL(psi_t)
     b->k->psi_t(&b->mono, 0, b->features, b->c, b->base, b->ldt, b->weight, b->psi, b->ldt);
     return (struct kernel_cost){2.0 * (double)(b->features * b->c), BYTES(b->features * b->c)};
 }
-KERNEL(ones_t)
+KERNEL(turn)
 {
-    b->k->ones_t(b->features, b->c, b->psi, b->ldt, b->ones, 1);
+    b->k->turn(b->features, b->c, b->psi, b->ldt, b->ones, 1, NULL, 0);
     return (struct kernel_cost){(double)(b->features * b->c), BYTES(b->features * b->c)};
 }
 KERNEL(psi_k)
@@ -215,7 +215,7 @@ static const struct {
 #name, S(name)                                                                             \
     }
     ENTRY(absmax),       ENTRY(pack_t),        ENTRY(pack_v),        ENTRY(base_t),
-    ENTRY(psi_t),        ENTRY(ones_t),        ENTRY(psi_k),         ENTRY(query),
+    ENTRY(psi_t),        ENTRY(turn),          ENTRY(psi_k),         ENTRY(query),
     ENTRY(query_ones),   ENTRY(update),        ENTRY(update_fold),   ENTRY(fold),
     ENTRY(merge),        ENTRY(scores),        ENTRY(window_ones),   ENTRY(window),
     ENTRY(decode_state), ENTRY(decode_scores), ENTRY(decode_window), ENTRY(softmax),

@@ -37,27 +37,38 @@
 #define TSA_UNUSED
 #endif
 
+static inline void ahead_lines(const char *line, size_t n, bool write)
+{
+#if defined(__GNUC__)
+    if (write)
+        for (; n > 0; n--, line += TSA_ALIGN)
+            __builtin_prefetch(line, 1, 2);
+    else
+        for (; n > 0; n--, line += TSA_ALIGN)
+            __builtin_prefetch(line, 0, 2);
+#else
+    (void)line, (void)n, (void)write;
+#endif
+}
+
 /* Ask for the next n lines. */
 static inline void ahead_ask(struct tsa_ahead *ahead, size_t n)
 {
-    struct tsa_ahead_rows *r = ahead->rows + ahead->count - 1;
-    for (; n > 0 && ahead->count > 0; n--) {
-#if defined(__GNUC__)
-        if (r->write)
-            __builtin_prefetch(r->row + r->line * TSA_ALIGN, 1, 2);
-        else
-            __builtin_prefetch(r->row + r->line * TSA_ALIGN, 0, 2);
-#endif
-        if (++r->line == r->lines) {
+    while (n > 0 && ahead->count > 0) {
+        struct tsa_ahead_rows *r = ahead->rows + ahead->count - 1;
+        const size_t left = r->lines - r->line, k = n < left ? n : left;
+        ahead_lines(r->row + r->line * TSA_ALIGN, k, r->write);
+        n -= k;
+        r->line += k;
+        if (k == left) {
             r->line = 0;
             r->row += r->stride;
-            if (--r->rows == 0) {
+            if (--r->rows == 0)
                 ahead->count--;
-                r--;
-            }
         }
     }
 }
+
 /* Lines per tile of a kernel that has so many. */
 static inline size_t ahead_share(struct tsa_ahead *ahead, size_t tiles)
 {

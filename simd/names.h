@@ -49,7 +49,8 @@
 #define psi_runs TSA_NAME(psi_runs)
 #define base_t TSA_NAME(base_t)
 #define psi_t TSA_NAME(psi_t)
-#define ones_t TSA_NAME(ones_t)
+#define turn_blocks TSA_NAME(turn_blocks)
+#define turn TSA_NAME(turn)
 #define lower_k TSA_NAME(lower_k)
 #define psi_k TSA_NAME(psi_k)
 

@@ -200,9 +200,14 @@ static void query_block(const struct tsa_plan *plan, T *psi, const struct querie
                              weight, psi, TSA_TILE_TOKENS);
         KERNELS(plan)->query_ones(n, f1 - f0, psi, TSA_TILE_TOKENS, s->ones_hi + f0, q->den + t,
                                   first);
-        KERNELS(plan)->query(n, (size_t)lda, f1 - f0, psi, TSA_TILE_TOKENS,
-                             s->hi + (ptrdiff_t)f0 * s->ld, s->ld, q->acc + (ptrdiff_t)t * lda,
-                             lda, first, ahead);
+        const T *hi = s->hi + (ptrdiff_t)f0 * s->ld;
+        T *acc = q->acc + (ptrdiff_t)t * lda;
+        if (plan->turn_query)
+            KERNELS(plan)->query(plan->dv, tsa_round_up(n, plan->lanes), f1 - f0, hi, s->ld, psi,
+                                 TSA_TILE_TOKENS, acc, TSA_TILE_TOKENS, first, ahead);
+        else
+            KERNELS(plan)->query(n, (size_t)lda, f1 - f0, psi, TSA_TILE_TOKENS, hi, s->ld, acc, lda,
+                                 first, ahead);
     }
 }
 
@@ -212,10 +217,35 @@ static void key_base(const struct tsa_plan *plan, T *room, const struct window *
     for (size_t t = 0; t < plan->chunk; t += TSA_TILE_TOKENS) {
         const size_t n = tile_tokens(plan->chunk - t);
         T *base = tile_at(plan, room + plan->room.kbase, t);
-        for (size_t i = 0; i < plan->d; i++)
-            memcpy(base + i * TSA_TILE_TOKENS, w->kt + (ptrdiff_t)i * w->ldk + (ptrdiff_t)t,
-                   n * sizeof(T));
+        KERNELS(plan)->pack_v(plan->d, n, w->kt + t, w->ldk, base, TSA_TILE_TOKENS);
         KERNELS(plan)->base_t(&plan->mono, n, base, TSA_TILE_TOKENS);
+        if (plan->turn_update)
+            KERNELS(plan)->turn(n, plan->dv, w->v + (ptrdiff_t)t * w->ldv, w->ldv, NULL, 0,
+                                room + plan->room.vt + t * plan->dv, TSA_TILE_TOKENS);
+    }
+}
+
+/* The sums of a tile of n keys, rows of phi, go on in local; or in its turned form, which is turned
+ * back after the last tile. */
+static void update_tile(const struct tsa_plan *plan, T *room, const struct window *w, size_t t,
+                        size_t n, size_t features, T *local, ptrdiff_t ldl,
+                        struct tsa_ahead *ahead)
+{
+    const struct tsa_room *r = &plan->room;
+    const ptrdiff_t block = (ptrdiff_t)plan->block;
+    T *turned = room + r->turned, *sums = room + r->local_t;
+    if (!plan->turn_update) {
+        KERNELS(plan)->update(features, plan->layout.ldv, n, room + r->psi, w->v + (ptrdiff_t)t * w->ldv,
+                              w->ldv, local, ldl, t == 0, ahead);
+        return;
+    }
+    KERNELS(plan)->update(plan->dv, tsa_round_up(features, plan->lanes), n,
+                          room + r->vt + t * plan->dv, turned, block, sums, block, t == 0, ahead);
+    if (t + n == plan->chunk) {
+        /* whole rows, whose padding is zero */
+        memset(sums + (ptrdiff_t)plan->dv * block, 0,
+               (plan->layout.ldv - plan->dv) * plan->block * sizeof(T));
+        KERNELS(plan)->turn(plan->layout.ldv, features, sums, block, NULL, 0, local, ldl);
     }
 }
 
@@ -228,22 +258,24 @@ static void fold_block(const struct tsa_plan *plan, T *room, const struct window
     T *phi = room + r->psi, *hi = s->hi + (ptrdiff_t)f0 * s->ld;
     /* local sums of a wave's chunk stay where they are made */
     T *local = s->lo ? room + r->local : hi, *ones = s->lo ? room + r->ones : s->ones_hi + f0;
+    T *lo = s->lo ? s->lo + (ptrdiff_t)f0 * s->ld : NULL;
     const ptrdiff_t ldl = s->lo ? (ptrdiff_t)ldv : s->ld;
     for (size_t t = 0; t < plan->chunk; t += TSA_TILE_TOKENS) {
-        const size_t left = plan->chunk - t, n = tile_tokens(left);
-        const T *v = w->v + (ptrdiff_t)t * w->ldv;
+        const size_t n = tile_tokens(plan->chunk - t);
         KERNELS(plan)->psi_t(&plan->mono, f0, f1, n, tile_at(plan, room + r->kbase, t),
                              TSA_TILE_TOKENS, NULL, phi, TSA_TILE_TOKENS);
-        KERNELS(plan)->ones_t(features, n, phi, TSA_TILE_TOKENS, ones, t == 0);
-        if (s->lo && n == left)
-            KERNELS(plan)->update_fold(features, ldv, n, phi, v, w->ldv, t ? local : NULL, ldl, hi,
-                                       s->lo + (ptrdiff_t)f0 * s->ld, s->ld, ahead);
+        KERNELS(plan)->turn(features, n, phi, TSA_TILE_TOKENS, ones, t == 0,
+                            plan->turn_update ? room + r->turned : NULL, (ptrdiff_t)plan->block);
+        if (lo && t + n == plan->chunk && !plan->turn_update)
+            KERNELS(plan)->update_fold(features, ldv, n, phi, w->v + (ptrdiff_t)t * w->ldv, w->ldv,
+                                       t ? local : NULL, ldl, hi, lo, s->ld, ahead);
         else
-            KERNELS(plan)->update(features, ldv, n, phi, v, w->ldv, local, ldl, t == 0,
-                                  ahead);
+            update_tile(plan, room, w, t, n, features, local, ldl, ahead);
     }
-    if (s->lo)
+    if (lo)
         KERNELS(plan)->fold(features, s->ones_hi + f0, s->ones_lo + f0, ones, NULL);
+    if (lo && plan->turn_update)
+        KERNELS(plan)->fold(features * ldv, hi, lo, local, NULL);
 }
 
 /* One pass over the sums, block by block in the order of the chains: query heads h0 .. h0+heads-1,
@@ -291,13 +323,20 @@ static void pass(const struct tsa_plan *plan, T *room, const struct sums *s, siz
 
 /* Outputs of m packed queries from the window, after the sums. Causal: token i sees the window up to
  * slot seen+i; otherwise all see its first `seen` slots. */
-static void window_outputs(const struct tsa_plan *plan, T *weights, const struct queries *q,
+static void window_outputs(const struct tsa_plan *plan, T *room, const struct queries *q,
                            const struct window *w, const T *coef, bool causal, size_t seen,
                            size_t m, int first, T *dst, ptrdiff_t stride)
 {
     const ptrdiff_t lda = (ptrdiff_t)plan->layout.ldv;
+    T *weights = room + plan->room.weights;
     for (size_t t = 0; t < m; t += TSA_TILE_TOKENS) {
         const size_t n = tile_tokens(m - t);
+        T *acc = q->acc + (ptrdiff_t)t * lda;
+        if (plan->turn_query && !first) {
+            KERNELS(plan)->turn(plan->dv, n, acc, TSA_TILE_TOKENS, NULL, 0, room + plan->room.local,
+                                lda);
+            acc = room + plan->room.local;
+        }
         const size_t diag = causal ? seen + t : seen, keys = causal ? diag + n : seen;
         KERNELS(plan)->scores(keys, n, plan->d, w->kt, w->ldk, tile_at(plan, q->base, t),
                               TSA_TILE_TOKENS, plan->terms, coef, weights, TSA_TILE_TOKENS,
@@ -305,7 +344,7 @@ static void window_outputs(const struct tsa_plan *plan, T *weights, const struct
         KERNELS(plan)->window_ones(keys, n, weights, TSA_TILE_TOKENS, (ptrdiff_t)diag, q->den + t,
                                    first);
         KERNELS(plan)->window(n, plan->dv, keys, (ptrdiff_t)diag, weights, TSA_TILE_TOKENS, w->v,
-                              w->ldv, q->acc + (ptrdiff_t)t * lda, lda, first, q->den + t,
+                              w->ldv, acc, lda, first, q->den + t,
                               dst + (ptrdiff_t)t * stride, stride);
     }
 }
@@ -337,7 +376,7 @@ static void outputs(const struct tsa_call *call, T *room, size_t b, size_t h0, s
         for (size_t i = 0; i < heads; i++) {
             const struct queries q = queries_at(plan, room, i);
             T *dst = rows_out(call->o, b, h0 + i, t + done, plan->dv, room + r->rows, &stride);
-            window_outputs(plan, room + r->weights, &q, w, coefficients_of(plan, h0 + i).coef,
+            window_outputs(plan, room, &q, w, coefficients_of(plan, h0 + i).coef,
                            causal, causal ? at + done : at, m, !s->folded, dst, stride);
             rows_out_done(call->o, b, h0 + i, t + done, m, plan->dv, room + r->rows);
         }

@@ -154,11 +154,13 @@ struct tsa_room {
     size_t qbase;   /* [heads][queries / tile][mono.rows][tile] or [token rows][ld_base]: packed
                        queries and their lower monomials */
     size_t psi;     /* [block][TSA_TILE_TOKENS], or [token rows][ld_psi] */
-    size_t acc;     /* [heads][queries][ldv] */
+    size_t acc;     /* [heads][queries][ldv], or [heads][queries / tile][dv][tile] if turned */
     size_t den;     /* [heads][queries] */
     size_t weights; /* [chunk][TSA_TILE_TOKENS], or [token rows][chunk] for single tokens */
     size_t kbase;   /* [keys / tile][mono.rows][tile] */
-    size_t local;   /* [block][ldv]: sums of a chunk so far */
+    size_t local;   /* [max(block, tile)][ldv]: sums of a chunk so far, or outputs of a tile */
+    size_t turned, vt, local_t; /* [tile][block] of phi, [keys / tile][dv][tile] of v,
+                                   [ldv][block] of local: only if the plan turns its updates */
     size_t ones;    /* [block]: their ones column */
     size_t rows;    /* [queries][max(d, dv)]: rows of another dtype */
     size_t kt, v;   /* [d][TSA_TILE_TOKENS], [TSA_TILE_TOKENS][ldv]: softmax */
@@ -191,6 +193,9 @@ struct tsa_plan {
     size_t state_bytes;
     struct tsa_room room;
     struct tsa_slot slot;
+    size_t lanes;        /* of T in a vector */
+    bool turn_query;     /* tiles over the sums have lanes = tokens, not value columns */
+    bool turn_update;    /* tiles of their update have lanes = features */
     bool large;          /* sums that do not stay in the second-level cache */
     size_t block;        /* features per block of the chunk loop (multiple of TSA_ROW_PAD) */
     size_t wave;         /* chunks per wave when heads do not fill the team; tests may lower it */

@@ -37,14 +37,19 @@ enum tsa_status tsa_options_init(struct tsa_options *options, size_t size)
     return TSA_OK;
 }
 
-/* The chunk when the caller leaves it open: a rule on the shape alone, because the chunk is part
- * of the arithmetic. */
+/* The chunk when the caller leaves it open: a rule on the shape alone, because the chunk is part of
+ * the arithmetic. A longer one reads and folds the sums less often, but takes more of its tokens
+ * through the window. Measured over the grid of doc/performance.md it is within a few percent of
+ * the fastest power of two. */
 static size_t tsa_default_chunk(size_t d, size_t dv, size_t terms)
 {
-    (void)d;
-    (void)dv;
-    (void)terms;
-    return 64;
+    struct tsa_monomials mono;
+    if (!tsa_monomials_init(&mono, d, terms))
+        return 64; /* the plan will be refused */
+    const double sums = (double)mono.total * ((double)dv + 1);
+    if (sums < 16 * ((double)d + (double)dv) && dv / 4 >= d)
+        return 32;
+    return sums < 1e5 ? 64 : sums < 2e5 ? 128 : sums < 1.5e6 ? 256 : 512;
 }
 
 /* Features per block of the chunk loop; no part of the arithmetic. */
@@ -185,6 +190,17 @@ static enum tsa_status too_large(struct tsa_error *err, const struct tsa_plan *p
                     p->kv_heads, p->layers);
 }
 
+/* Which way round tiles lie; no part of the arithmetic, since products commute. Lanes of value
+ * columns need no turning of features, but the last vector may be partly empty; and a single
+ * vector per row makes a tile that is bound by its loads. */
+static void choose_lanes(struct tsa_plan *p)
+{
+    p->lanes = p->isa->lanes > 1 ? p->isa->lanes * sizeof(float) / p->elem : 1;
+    const double padded = (double)tsa_round_up(p->dv, p->lanes);
+    p->turn_update = (double)p->dv < 0.85 * padded;
+    p->turn_query = p->lanes > 1 && (p->turn_update || p->dv <= p->lanes);
+}
+
 /* Everything but the arrays. */
 static enum tsa_status set_scalars(struct tsa_plan *p, const struct tsa_options *o,
                                    struct tsa_error *err)
@@ -215,14 +231,14 @@ static enum tsa_status set_scalars(struct tsa_plan *p, const struct tsa_options 
     tsa_layout_init(&p->layout, p->d, p->dv, p->terms, p->chunk, p->elem);
     p->state_bytes = tsa_state_bytes_exact(&p->layout, p->elem, p->kv_heads, p->layers);
     p->block = tsa_default_block(p->mono.total);
+    enum tsa_status status = tsa_isa_find(o->isa, &p->isa, err);
+    if (status != TSA_OK)
+        return status;
+    choose_lanes(p);
     if (!tsa_room_init(p))
         return tsa_fail(err, TSA_EOVERFLOW, "chunk",
                         "the scratch of one thread does not fit in "
                         "memory");
-
-    enum tsa_status status = tsa_isa_find(o->isa, &p->isa, err);
-    if (status != TSA_OK)
-        return status;
     p->threads = o->threads;
     p->threads_reason = "as asked";
     if (p->threads == 0)

@@ -54,7 +54,7 @@ static void TSA_NAME(folded)(const struct tsa_plan *p, const T *block, const str
         size_t n = w - t < TSA_TILE_TOKENS ? w - t : TSA_TILE_TOKENS;
         k->psi_t(&p->mono, f0, f1, n, a->base + t * p->mono.rows, TSA_TILE_TOKENS, NULL,
                  a->phi, TSA_TILE_TOKENS);
-        k->ones_t(count, n, a->phi, TSA_TILE_TOKENS, a->ones_local, t == 0);
+        k->turn(count, n, a->phi, TSA_TILE_TOKENS, a->ones_local, t == 0, NULL, 0);
         k->update(count, l->ldv, n, a->phi, block + l->v + t * l->ldv, ldv, a->local, ldv,
                   t == 0, NULL);
     }

@@ -76,7 +76,10 @@ bool tsa_room_init(struct tsa_plan *plan)
         !add(&room->total, &room->den, tokens, 1) ||
         !add(&room->total, &room->weights, weights > token_weights ? weights : token_weights, 1) ||
         !add(&room->total, &room->kbase, plan->mono.rows, room->keys) ||
-        !add(&room->total, &room->local, plan->block, l->ldv) ||
+        !add(&room->total, &room->local, plan->block > tile ? plan->block : tile, l->ldv) ||
+        !add(&room->total, &room->turned, plan->turn_update ? tile : 0, plan->block) ||
+        !add(&room->total, &room->vt, plan->turn_update ? room->keys : 0, plan->dv) ||
+        !add(&room->total, &room->local_t, plan->turn_update ? plan->block : 0, l->ldv) ||
         !add(&room->total, &room->ones, plan->block + TSA_ROW_PAD, 1) ||
         !add(&room->total, &room->rows, room->queries, widest) ||
         !add(&room->total, &room->kt, plan->d, tile) || !add(&room->total, &room->v, tile, l->ldv))

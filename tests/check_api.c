@@ -543,6 +543,33 @@ START_TEST(facts)
 END_TEST
 
 /* TSA_ISA lowers the choice; a name that cannot be used is an error. */
+/* The chunk is part of the arithmetic, and so is its default: a change would change bits. */
+START_TEST(default_chunks)
+{
+    static const struct {
+        size_t d, dv, terms, chunk;
+    } shapes[] = {
+        {1, 1, 1, 64},     {5, 7, 5, 64},     {8, 16, 2, 64},    {8, 64, 2, 32},    {16, 64, 2, 32},
+        {17, 65, 2, 64},   {16, 64, 3, 64},   {64, 64, 2, 64},   {32, 32, 4, 256},  {64, 16, 3, 64},
+        {16, 128, 4, 128}, {64, 64, 3, 128},  {16, 64, 5, 256},  {128, 64, 3, 256}, {64, 32, 4, 512},
+        {64, 64, 4, 512},  {32, 128, 5, 512},
+    };
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        struct tsa_options o;
+        ck_assert_int_eq(tsa_options_init(&o, sizeof o), TSA_OK);
+        o.head_dim = shapes[i].d;
+        o.value_dim = shapes[i].dv;
+        o.terms = shapes[i].terms;
+        for (int dtype = TSA_F32; dtype <= TSA_F64; dtype++) {
+            o.dtype = (enum tsa_dtype)dtype;
+            struct tsa_plan *plan = make_plan(&o);
+            ck_assert_uint_eq(tsa_plan_chunk(plan), shapes[i].chunk);
+            tsa_plan_destroy(plan);
+        }
+    }
+}
+END_TEST
+
 START_TEST(isa_by_environment)
 {
     struct tsa_options o;
@@ -578,6 +605,7 @@ int main(void)
     tcase_add_loop_test(values, monomial_overflow, 0, 2);
     TCase *fact = add_case(suite, "facts");
     tcase_add_test(fact, facts);
+    tcase_add_test(fact, default_chunks);
     tcase_add_test(fact, isa_by_environment);
     return run_suite(suite);
 }

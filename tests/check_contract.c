@@ -26,6 +26,13 @@ static const struct shape shapes[] = {
     { 16, 80, 2, 64, 5, 5, 1, 131, 0, L2, COEF_SHARED, TEMP_PER_HEAD },
     { 17, 5, 1, 7, 2, 1, 2, 30, 0, L2, COEF_SHARED, TEMP_TWO },
     { 33, 24, 3, 16, 1, 1, 1, 100, 0, L2, COEF_TAYLOR, TEMP_TWO },
+    /* chunks of several tiles, values in turned tiles or not; of several passes */
+    { 5, 20, 3, 130, 2, 1, 1, 280, 0, L2, COEF_TAYLOR, TEMP_TWO },
+    { 7, 32, 4, 150, 3, 1, 2, 310, 0, L2, COEF_PER_HEAD, TEMP_PER_HEAD },
+    { 2, 3, 3, 600, 2, 1, 1, 1250, 0, L2, COEF_TAYLOR, TEMP_TWO },
+    /* sums that are large; degrees that are made as they are needed */
+    { 16, 128, 4, 16, 3, 1, 1, 40, 0, L2, COEF_PER_HEAD, TEMP_PER_HEAD },
+    { 16, 5, 6, 16, 1, 1, 1, 35, 0, RAW, COEF_TAYLOR, TEMP_TWO },
 };
 #define SHAPES ((int)(sizeof shapes / sizeof shapes[0]))
 

@@ -97,15 +97,19 @@ static void model_psi_t(const struct tsa_monomials *mono, size_t f0, size_t f1, 
         }
 }
 
-static void model_ones_t(size_t features, size_t rows, const T *phi, ptrdiff_t ldp, T *sum,
-                         int first)
+static void model_turn(size_t rows, size_t cols, const T *in, ptrdiff_t ldi, T *sum, int first,
+                       T *out, ptrdiff_t ldo)
 {
-    for (size_t f = 0; f < features; f++) {
-        T s = first ? 0 : sum[f];
+    for (size_t r = 0; r < rows; r++) {
+        T s = first || sum == NULL ? 0 : sum[r];
 
-        for (size_t t = 0; t < rows; t++)
-            s = FMA(phi[f * (size_t)ldp + t], 1, s);
-        sum[f] = s;
+        for (size_t c = 0; c < cols; c++) {
+            s = FMA(in[r * (size_t)ldi + c], 1, s);
+            if (out != NULL)
+                out[c * (size_t)ldo + r] = in[r * (size_t)ldi + c];
+        }
+        if (sum != NULL)
+            sum[r] = s;
     }
 }
 
