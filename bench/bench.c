@@ -29,7 +29,7 @@ static const char usage_text[] =
     "  --contenders   the same prefill on OpenBLAS and libxsmm in turn with ours\n"
     "  --kernels      every kernel of every usable table; a PROBLEM gives the shape\n"
     "  --grid         prefill over the grid of shapes against the ideal\n"
-    "  --chunks       with --grid: also every chunk of 8..256\n"
+    "  --chunks       with --grid: also every chunk of 8..512\n"
     "  --max-mb M     with --grid: largest state, MiB (256)\n"
     "  --min-elements E  with --grid: smallest state (0)\n"
     "  --odd          with --grid: only the odd shapes\n"

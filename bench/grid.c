@@ -9,7 +9,7 @@
 
 #include "bench.h"
 
-static const size_t chunk_list[] = {8, 16, 32, 64, 128, 256};
+static const size_t chunk_list[] = {8, 16, 32, 64, 128, 256, 512};
 enum { CHUNKS = sizeof chunk_list / sizeof *chunk_list, MOST_SHAPES = 128 };
 
 static size_t list_shapes(const struct bench_grid_options *grid, struct bench_problem *shapes)

@@ -117,13 +117,19 @@ enum tsa_status tsa_check_states(const struct tsa_call *call, struct tsa_error *
 
 /* -- values ------------------------------------------------------------------------------ */
 
-/* Largest magnitude of rows, in double; NaN and infinity pass through. */
+/* Largest magnitude of rows from (b, h, t) on, `stride` apart, in double; NaN and infinity pass
+ * through. */
+static double absmax_rows(const struct tsa_plan *plan, const struct tsa_tensor *x, size_t b,
+                          size_t h, size_t t, size_t rows, size_t width, ptrdiff_t stride)
+{
+    const void *row = tsa_row(x, b, h, t);
+    return x->dtype == TSA_F64 ? plan->isa->f64->absmax(rows, width, row, stride)
+                               : plan->isa->f32->absmax(rows, width, row, stride);
+}
 static double absmax(const struct tsa_plan *plan, const struct tsa_tensor *x, size_t b, size_t h,
                      size_t t, size_t tokens, size_t width)
 {
-    const void *row = tsa_row(x, b, h, t);
-    return x->dtype == TSA_F64 ? plan->isa->f64->absmax(tokens, width, row, x->token)
-                               : plan->isa->f32->absmax(tokens, width, row, x->token);
+    return absmax_rows(plan, x, b, h, t, tokens, width, x->token);
 }
 
 static double element(const struct tsa_tensor *x, size_t b, size_t h, size_t t, size_t c)
@@ -257,10 +263,13 @@ static bool find_query_overflow(const struct tsa_call *call, const struct limits
 static double tensor_absmax(const struct tsa_plan *plan, const struct tsa_tensor *x, size_t batch,
                             size_t heads, size_t tokens, size_t width, double largest)
 {
+    /* a single token: all its heads at once */
+    const bool together = tokens == 1;
     double most = 0;
     for (size_t b = 0; b < batch; b++)
-        for (size_t h = 0; h < heads; h++) {
-            const double m = absmax(plan, x, b, h, 0, tokens, width);
+        for (size_t h = 0; h < (together ? 1 : heads); h++) {
+            const double m = together ? absmax_rows(plan, x, b, 0, 0, heads, width, x->head)
+                                      : absmax(plan, x, b, h, 0, tokens, width);
             if (!(m <= largest))
                 return m;
             most = larger(most, m);
