@@ -66,6 +66,7 @@
 #define ones_vectors TSA_NAME(ones_vectors)
 #define query_ones TSA_NAME(query_ones)
 #define pending TSA_NAME(pending)
+#define pending_at TSA_NAME(pending_at)
 #define pending_one TSA_NAME(pending_one)
 #define update_args TSA_NAME(update_args)
 #define update_tile TSA_NAME(update_tile)

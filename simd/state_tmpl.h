@@ -131,15 +131,18 @@ static void query_ones(size_t rows, size_t features, const T *psi, ptrdiff_t ldp
 /* Local sums of the last tile that are not yet in (hi, lo). A fold is ten dependent additions per
  * vector, which would hold up the end of a tile; so they are made one vector at a time between the
  * steps of the next tile. */
-struct pending {
-    T x[TSA_TILE_VECTORS * TSA_MOST_ROWS * VL];
+struct pending_at {
     const T *next; /* in x */
     T *hi, *lo;    /* of the next vector */
-    ptrdiff_t ldh;
+    ptrdiff_t wrap;
     int left, column, vectors; /* vectors to go; place in the row; vectors per row */
 };
+struct pending {
+    T x[TSA_TILE_VECTORS * TSA_MOST_ROWS * VL];
+    struct pending_at at;
+};
 
-TSA_INLINE void pending_one(struct pending *p)
+TSA_INLINE void pending_one(struct pending_at *p)
 {
     V h = v_load(p->hi), l = v_load(p->lo);
     add_double(&h, &l, v_load(p->next), l);
@@ -148,7 +151,7 @@ TSA_INLINE void pending_one(struct pending *p)
     ptrdiff_t step = VL;
     if (++p->column == p->vectors) {
         p->column = 0;
-        step = p->ldh - (p->vectors - 1) * VL;
+        step = p->wrap;
     }
     p->hi += step;
     p->lo += step;
@@ -182,14 +185,16 @@ TSA_INLINE void update_tile(const int rows, const int nv, const struct update_ar
     struct pending *p = u->pending;
     size_t t = u->rows;
     if (p) {
-        for (; t > 1 && p->left > 0; t -= 2) {
+        struct pending_at at = p->at;
+        for (; t > 1 && at.left > 0; t -= 2) {
             TSA_TILE_STEP(rows, nv, a, ldp, b);
             b += ldv;
             TSA_TILE_STEP(rows, nv, a + 1, ldp, b);
             a += 2;
             b += ldv;
-            pending_one(p);
+            pending_one(&at);
         }
+        p->at = at;
     }
     for (; t > 0; t--, a++, b += ldv)
         TSA_TILE_STEP(rows, nv, a, ldp, b);
@@ -198,16 +203,16 @@ TSA_INLINE void update_tile(const int rows, const int nv, const struct update_ar
         TSA_TILE_EACH(rows, nv) v_store(hi + r * u->ldh + c * VL, acc[r][c]);
         return;
     }
-    while (p->left > 0)
-        pending_one(p);
+    while (p->at.left > 0)
+        pending_one(&p->at);
     TSA_TILE_EACH(rows, nv) v_store(p->x + (r * nv + c) * VL, acc[r][c]);
-    p->next = p->x;
-    p->hi = hi;
-    p->lo = u->lo + (ptrdiff_t)f * u->ldh + col;
-    p->ldh = u->ldh;
-    p->left = rows * nv;
-    p->column = 0;
-    p->vectors = nv;
+    p->at.next = p->x;
+    p->at.hi = hi;
+    p->at.lo = u->lo + (ptrdiff_t)f * u->ldh + col;
+    p->at.wrap = u->ldh - (nv - 1) * VL;
+    p->at.left = rows * nv;
+    p->at.column = 0;
+    p->at.vectors = nv;
 }
 
 #define X(rows, nv)                                                                                \
@@ -255,9 +260,9 @@ static void update_fold(size_t features, size_t cols, size_t rows, const T *phi,
                         struct tsa_ahead *ahead)
 {
     struct pending pending;
-    pending.left = 0;
+    pending.at.left = 0;
     const struct update_args u = {rows, phi, v, ldv, local, ldl, hi, lo, ldh, &pending};
     update_all(features, cols, &u, ahead);
-    while (pending.left > 0)
-        pending_one(&pending);
+    while (pending.at.left > 0)
+        pending_one(&pending.at);
 }

@@ -162,10 +162,11 @@ TSA_INLINE void window_tile(const int rows, const int nv, const struct window_ar
             for (int c = 0; c < nv; c++)
                 b_row[c] = v_load(b + c * VL);
             TSA_UNROLL
-            for (int r = s; r < rows; r++)
+            for (int r = 1; r < rows; r++)
                 TSA_UNROLL
             for (int c = 0; c < nv; c++)
-                acc[r][c] = v_fma(v_set1(a[r]), b_row[c], acc[r][c]);
+                if (r >= s)
+                    acc[r][c] = v_fma(v_set1(a[r]), b_row[c], acc[r][c]);
             a += p->ldw;
             b += p->ldv;
         }

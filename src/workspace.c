@@ -42,10 +42,10 @@ static size_t heads_together(const struct tsa_plan *plan, size_t queries)
 {
     const double head =
         ((double)plan->mono.rows + (double)plan->layout.ldv) * (double)(queries * plan->elem);
-    size_t heads = plan->large ? plan->group : 1;
-    while (heads > 1 && (double)heads * head > (double)MOST_HEADS_BYTES)
-        heads--;
-    return heads;
+    const double fit = (double)MOST_HEADS_BYTES / head;
+    if (!plan->large || fit < 2)
+        return 1;
+    return fit < (double)plan->group ? (size_t)fit : plan->group;
 }
 
 bool tsa_room_init(struct tsa_plan *plan)
