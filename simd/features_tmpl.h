@@ -66,7 +66,8 @@ static const T *degree_t(const struct tsa_monomials *mono, size_t m, size_t p, s
     if (m <= mono->stored)
         return base + (ptrdiff_t)(mono->start[m] - 1 + p) * ldb;
     const size_t *s = mono->suffix + m * (mono->d + 1), *t = s - (mono->d + 1);
-    T *rows = base + (ptrdiff_t)(mono->base + (m - mono->stored - 1) * TSA_PIECE) * ldb, *out = rows;
+    const size_t level = m - mono->stored - 1;
+    T *rows = base + (ptrdiff_t)(mono->base + level * TSA_PIECE) * ldb, *out = rows;
     for (size_t i = first_index(s, mono->d, p); n > 0; i++) {
         const size_t left = s[i + 1] - p, k = n < left ? n : left;
         const T *low = degree_t(mono, m - 1, t[i] + p - s[i], k, cols, base, ldb);

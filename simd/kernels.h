@@ -28,15 +28,15 @@ struct tsa_monomials {
     size_t total;         /* F */
     size_t lower;         /* monomials of degrees 1..terms-2, at least d */
     size_t stored;        /* of them, degrees that stay in base[] with lanes = tokens: 1..stored */
-    size_t base, rows;    /* rows of base[]: monomials stored; the scratch of higher ones included */
+    size_t base, rows;    /* rows of base[]: monomials stored; with the scratch of higher ones */
     size_t start[10];     /* start[m]: first feature of degree m; start[terms] = total */
     const size_t *suffix; /* suffix[m*(d+1)+i]: position within degree m of the first tuple whose
                              first index is >= i, for 0 <= i <= d; degree m has
                              suffix[m*(d+1)+d] tuples */
 };
 
-/* Memory that the caller will soon touch, in lines of TSA_ALIGN bytes: a long kernel asks for `budget`
- * of them, a few per register tile, so that they arrive while it computes. */
+/* Memory that the caller will soon touch, in lines of TSA_ALIGN bytes: a long kernel asks for
+ * `budget` of them, a few per register tile, so that they arrive while it computes. */
 struct tsa_ahead {
     size_t budget;
     struct tsa_ahead_rows {

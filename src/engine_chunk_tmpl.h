@@ -170,7 +170,8 @@ static void ahead_add(struct tsa_ahead *ahead, const struct tsa_tensor *x, size_
 }
 
 /* n rows of sums; they are aligned and follow one another. */
-static void ahead_add_sums(struct tsa_ahead *ahead, const T *row, ptrdiff_t ld, size_t n, bool write)
+static void ahead_add_sums(struct tsa_ahead *ahead, const T *row, ptrdiff_t ld, size_t n,
+                           bool write)
 {
     if (ahead->count < TSA_AHEAD_ROWS)
         ahead->rows[ahead->count++] = (struct tsa_ahead_rows){
@@ -235,8 +236,8 @@ static void update_tile(const struct tsa_plan *plan, T *room, const struct windo
     const ptrdiff_t block = (ptrdiff_t)plan->block;
     T *turned = room + r->turned, *sums = room + r->local_t;
     if (!plan->turn_update) {
-        KERNELS(plan)->update(features, plan->layout.ldv, n, room + r->psi, w->v + (ptrdiff_t)t * w->ldv,
-                              w->ldv, local, ldl, t == 0, ahead);
+        KERNELS(plan)->update(features, plan->layout.ldv, n, room + r->psi,
+                              w->v + (ptrdiff_t)t * w->ldv, w->ldv, local, ldl, t == 0, ahead);
         return;
     }
     KERNELS(plan)->update(plan->dv, tsa_round_up(features, plan->lanes), n,
@@ -321,8 +322,8 @@ static void pass(const struct tsa_plan *plan, T *room, const struct sums *s, siz
     }
 }
 
-/* Outputs of m packed queries from the window, after the sums. Causal: token i sees the window up to
- * slot seen+i; otherwise all see its first `seen` slots. */
+/* Outputs of m packed queries from the window, after the sums. Causal: token i sees the window up
+ * to slot seen+i; otherwise all see its first `seen` slots. */
 static void window_outputs(const struct tsa_plan *plan, T *room, const struct queries *q,
                            const struct window *w, const T *coef, bool causal, size_t seen,
                            size_t m, int first, T *dst, ptrdiff_t stride)

@@ -137,7 +137,7 @@ static void with_mono(struct kc *kc, const struct KERNELS *table, blocks_fn *one
     size_t total;
 
     kc_mono_init(&mono, d, terms);
-    kc_mono_store(&mono, kc_between(kc, 1, mono.mono.stored)); /* higher degrees as they are needed */
+    kc_mono_store(&mono, kc_between(kc, 1, mono.mono.stored)); /* higher degrees as needed */
     model_mono = &mono;
     total = mono.mono.total;
     if (!cuts) { /* every number of tokens */

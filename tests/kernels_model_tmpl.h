@@ -85,8 +85,8 @@ static void model_base_t(const struct tsa_monomials *mono, size_t cols, T *base,
             base[g * (size_t)ldb + t] = monomial(g + 1, base + t, (size_t)ldb);
 }
 
-static void model_psi_t(const struct tsa_monomials *mono, size_t f0, size_t f1, size_t cols, T *base,
-                        ptrdiff_t ldb, const T *weight, T *psi, ptrdiff_t ldp)
+static void model_psi_t(const struct tsa_monomials *mono, size_t f0, size_t f1, size_t cols,
+                        T *base, ptrdiff_t ldb, const T *weight, T *psi, ptrdiff_t ldp)
 {
     (void)mono;
     for (size_t f = f0; f < f1; f++)
