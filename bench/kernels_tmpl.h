@@ -60,7 +60,7 @@ static bool S(kernel_bench_create)(struct S(kernel_bench) * b, const struct KERN
     b->dst = S(block)(b, ldt * ldv, 0, 1);
     b->xt = S(block)(b, ldt * p->d, -0.4, 0.5);
     b->base = S(block)(b, ldt * b->mono.rows, -0.4, 0.5);
-    b->psi = S(block)(b, f * ldt, 0, 0.5);
+    b->psi = S(block)(b, tsa_round_up(f, TSA_ROW_PAD) * ldt, 0, 0.5);
     b->v = S(block)(b, ldt * ldv, -0.5, 0.5);
     b->hi = S(block)(b, f * ldv, 0, 1);
     b->lo = S(block)(b, f * ldv, 0, 1e-8);

@@ -220,9 +220,9 @@ static void key_base(const struct tsa_plan *plan, T *room, const struct window *
         T *base = tile_at(plan, room + plan->room.kbase, t);
         KERNELS(plan)->pack_v(plan->d, n, w->kt + t, w->ldk, base, TSA_TILE_TOKENS);
         KERNELS(plan)->base_t(&plan->mono, n, base, TSA_TILE_TOKENS);
-        if (plan->turn_update)
-            KERNELS(plan)->turn(n, plan->dv, w->v + (ptrdiff_t)t * w->ldv, w->ldv, NULL, 0,
-                                room + plan->room.vt + t * plan->dv, TSA_TILE_TOKENS);
+        if (plan->turn_update) /* not by turn, which reads whole vectors of rows: a window ends */
+            KERNELS(plan)->pack_t(n, plan->dv, w->v + (ptrdiff_t)t * w->ldv, w->ldv, 0, 1,
+                                  room + plan->room.vt + t * plan->dv, TSA_TILE_TOKENS);
     }
 }
 
