@@ -3,9 +3,6 @@
 #include "config.h"
 
 #include <errno.h>
-#ifdef _OPENMP
-#include <omp.h>
-#endif
 
 #include "call.h"
 #include "fpenv.h"
@@ -15,22 +12,17 @@ static const struct tsa_engine *engine_of(const struct tsa_plan *plan)
     return plan->dtype == TSA_F64 ? &tsa_engine_f64 : &tsa_engine_f32;
 }
 
-/* Threads to ask for: one inside a parallel region of the caller. */
-static size_t threads_of(const struct tsa_plan *plan)
-{
-#ifdef _OPENMP
-    return omp_in_parallel() ? 1 : (size_t)plan->threads;
-#else
-    (void)plan;
-    return 1;
-#endif
-}
-
 static enum tsa_status check_tensors(const struct tsa_call *call, size_t keys,
                                      struct tsa_error *err)
 {
     const struct tsa_plan *p = call->plan;
-    const size_t batch = call->batch, queries = call->tokens;
+    size_t batch = call->batch, queries = call->tokens;
+    if (call->offsets && batch > 0) { /* rows up to the last one */
+        queries = keys = queries > 0 ? (size_t)call->offsets[batch] : 0;
+        batch = 1;
+    }
+    for (size_t b = 0; call->slots && b < call->batch; b++) /* batches up to the last one */
+        batch = (size_t)call->slots[b] + 1 > batch ? (size_t)call->slots[b] + 1 : batch;
     const bool asks = call->q || !call->k;
     enum tsa_status status = TSA_OK;
     if (asks)
@@ -44,14 +36,14 @@ static enum tsa_status check_tensors(const struct tsa_call *call, size_t keys,
     return status;
 }
 
-/* Check the call as filled so far, then fill call->threads and take scratch. */
+/* Check the call as filled so far, and take scratch, which is left only if all is right. */
 static enum tsa_status begin(struct tsa_call *call, struct tsa_workspace *ws, struct tsa_error *err)
 {
     const struct tsa_plan *plan = call->plan;
     if (!plan)
         return tsa_fail(err, TSA_EINVAL, "plan", "plan is NULL");
-    enum tsa_status status = TSA_OK;
-    if (!call->keys)
+    enum tsa_status status = tsa_check_sequences(call, err);
+    if (status == TSA_OK && !call->keys)
         status = tsa_check_states(call, err);
     if (status == TSA_OK)
         status = check_tensors(call, call->keys ? call->keys : call->tokens, err);
@@ -63,9 +55,6 @@ static enum tsa_status begin(struct tsa_call *call, struct tsa_workspace *ws, st
         if (call->o && call->o->data && inputs[i] && inputs[i]->data == call->o->data &&
             call->batch > 0 && call->tokens > 0)
             return tsa_fail(err, TSA_EINVAL, "o", "o overlaps %s", names[i]);
-    status = tsa_check_values(call, err);
-    if (status != TSA_OK)
-        return status;
     if (!call->keys && !call->writable && call->tokens > 0)
         for (size_t b = 0; b < call->batch; b++)
             if (tsa_state_layer(call->states[b], call->layer)->tokens == 0) {
@@ -75,8 +64,13 @@ static enum tsa_status begin(struct tsa_call *call, struct tsa_workspace *ws, st
                     err->sequence = (ptrdiff_t)b;
                 return TSA_EINVAL;
             }
-    call->threads = threads_of(plan);
-    return tsa_call_begin(call, ws, err);
+    status = tsa_call_begin(call, ws, err);
+    if (status != TSA_OK)
+        return status;
+    status = tsa_check_values(call, err);
+    if (status != TSA_OK)
+        tsa_call_end(call, ws);
+    return status;
 }
 
 /* Check, run and end a call, in the arithmetic's floating-point mode. */
@@ -100,25 +94,34 @@ static enum tsa_status absorb(struct tsa_call *call, void (*engine)(const struct
                               struct tsa_workspace *ws, struct tsa_error *err)
 {
     const enum tsa_status status = run(call, engine, ws, err);
-    for (size_t b = 0; status == TSA_OK && b < call->batch && call->tokens > 0; b++) {
-        struct tsa_layer_head *head = tsa_state_layer(call->states[b], call->layer);
-        head->tokens += call->tokens;
-        head->window += call->tokens;
+    for (size_t b = 0; status == TSA_OK && b < call->batch; b++) {
+        struct tsa_state *state = call->writable[tsa_call_slot(call, b)];
+        struct tsa_layer_head *head = tsa_state_layer(state, call->layer);
+        const size_t tokens = tsa_call_tokens(call, b);
+        if (tokens == 0)
+            continue;
+        head->tokens += tokens;
+        head->window += tokens;
         if (head->window >= call->plan->chunk)
             head->window %= call->plan->chunk;
-        call->writable[b]->head.fold = call->plan->chunk;
+        state->head.fold = call->plan->chunk;
     }
     return status;
-}
-
-static const struct tsa_state *const *read_only(struct tsa_state *const *states)
-{
-    return (const struct tsa_state *const *)states;
 }
 
 static enum tsa_status need(const void *x, const char *name, struct tsa_error *err)
 {
     return x ? TSA_OK : tsa_fail(err, TSA_EINVAL, name, "%s is NULL", name);
+}
+
+/* All calls that append tokens; the ragged ones name what is ragged. */
+static enum tsa_status append_tokens(struct tsa_call *call, struct tsa_workspace *ws,
+                                     struct tsa_error *err)
+{
+    if (need(call->plan, "plan", err) || need(call->k, "k", err))
+        return TSA_EINVAL;
+    call->states = (const struct tsa_state *const *)call->writable;
+    return absorb(call, engine_of(call->plan)->prefill, ws, err);
 }
 
 enum tsa_status tsa_prefill(const struct tsa_plan *plan, struct tsa_state *const *states,
@@ -127,19 +130,73 @@ enum tsa_status tsa_prefill(const struct tsa_plan *plan, struct tsa_state *const
                             const struct tsa_tensor *o, struct tsa_workspace *ws,
                             struct tsa_error *err)
 {
-    if (need(plan, "plan", err) || need(q, "q", err) || need(k, "k", err))
+    struct tsa_call call = {.plan = plan, .writable = states, .batch = batch, .layer = layer,
+                            .tokens = tokens, .q = q, .k = k, .v = v, .o = o};
+    if (need(plan, "plan", err) || need(q, "q", err))
         return TSA_EINVAL;
-    struct tsa_call call = {.plan = plan,
-                            .states = read_only(states),
-                            .writable = states,
-                            .batch = batch,
-                            .layer = layer,
-                            .tokens = tokens,
-                            .q = q,
-                            .k = k,
-                            .v = v,
-                            .o = o};
-    return absorb(&call, engine_of(plan)->prefill, ws, err);
+    return append_tokens(&call, ws, err);
+}
+
+enum tsa_status tsa_absorb(const struct tsa_plan *plan, struct tsa_state *const *states,
+                           size_t batch, size_t layer, size_t tokens, const struct tsa_tensor *k,
+                           const struct tsa_tensor *v, struct tsa_workspace *ws,
+                           struct tsa_error *err)
+{
+    struct tsa_call call = {.plan = plan, .writable = states, .batch = batch, .layer = layer,
+                            .tokens = tokens, .k = k, .v = v};
+    return append_tokens(&call, ws, err);
+}
+
+enum tsa_status tsa_prefill_packed(const struct tsa_plan *plan, struct tsa_state *const *states,
+                                   size_t batch, size_t layer, const int64_t *offsets,
+                                   const struct tsa_tensor *q, const struct tsa_tensor *k,
+                                   const struct tsa_tensor *v, const struct tsa_tensor *o,
+                                   struct tsa_workspace *ws, struct tsa_error *err)
+{
+    struct tsa_call call = {.plan = plan, .writable = states, .batch = batch, .layer = layer,
+                            .offsets = offsets, .q = q, .k = k, .v = v, .o = o};
+    if (need(plan, "plan", err) || need(q, "q", err) || need(offsets, "offsets", err))
+        return TSA_EINVAL;
+    return append_tokens(&call, ws, err);
+}
+
+enum tsa_status tsa_absorb_packed(const struct tsa_plan *plan, struct tsa_state *const *states,
+                                  size_t batch, size_t layer, const int64_t *offsets,
+                                  const struct tsa_tensor *k, const struct tsa_tensor *v,
+                                  struct tsa_workspace *ws, struct tsa_error *err)
+{
+    struct tsa_call call = {.plan = plan, .writable = states, .batch = batch, .layer = layer,
+                            .offsets = offsets, .k = k, .v = v};
+    if (need(plan, "plan", err) || need(offsets, "offsets", err))
+        return TSA_EINVAL;
+    return append_tokens(&call, ws, err);
+}
+
+enum tsa_status tsa_prefill_padded(const struct tsa_plan *plan, struct tsa_state *const *states,
+                                   size_t batch, size_t layer, size_t tokens,
+                                   const int64_t *lengths, const struct tsa_tensor *q,
+                                   const struct tsa_tensor *k, const struct tsa_tensor *v,
+                                   const struct tsa_tensor *o, struct tsa_workspace *ws,
+                                   struct tsa_error *err)
+{
+    struct tsa_call call = {.plan = plan, .writable = states, .batch = batch, .layer = layer,
+                            .tokens = tokens, .lengths = lengths, .q = q, .k = k, .v = v, .o = o};
+    if (need(plan, "plan", err) || need(q, "q", err) || need(lengths, "lengths", err))
+        return TSA_EINVAL;
+    return append_tokens(&call, ws, err);
+}
+
+enum tsa_status tsa_absorb_padded(const struct tsa_plan *plan, struct tsa_state *const *states,
+                                  size_t batch, size_t layer, size_t tokens,
+                                  const int64_t *lengths, const struct tsa_tensor *k,
+                                  const struct tsa_tensor *v, struct tsa_workspace *ws,
+                                  struct tsa_error *err)
+{
+    struct tsa_call call = {.plan = plan, .writable = states, .batch = batch, .layer = layer,
+                            .tokens = tokens, .lengths = lengths, .k = k, .v = v};
+    if (need(plan, "plan", err) || need(lengths, "lengths", err))
+        return TSA_EINVAL;
+    return append_tokens(&call, ws, err);
 }
 
 enum tsa_status tsa_decode(const struct tsa_plan *plan, struct tsa_state *const *states,
@@ -148,37 +205,20 @@ enum tsa_status tsa_decode(const struct tsa_plan *plan, struct tsa_state *const 
                            const struct tsa_tensor *o, struct tsa_workspace *ws,
                            struct tsa_error *err)
 {
-    if (need(plan, "plan", err) || need(q, "q", err) || need(k, "k", err))
-        return TSA_EINVAL;
-    struct tsa_call call = {.plan = plan,
-                            .states = read_only(states),
-                            .writable = states,
-                            .batch = batch,
-                            .layer = layer,
-                            .tokens = 1,
-                            .q = q,
-                            .k = k,
-                            .v = v,
-                            .o = o};
-    return absorb(&call, engine_of(plan)->decode, ws, err);
+    return tsa_prefill(plan, states, batch, layer, 1, q, k, v, o, ws, err);
 }
 
-enum tsa_status tsa_absorb(const struct tsa_plan *plan, struct tsa_state *const *states,
-                           size_t batch, size_t layer, size_t tokens, const struct tsa_tensor *k,
-                           const struct tsa_tensor *v, struct tsa_workspace *ws,
-                           struct tsa_error *err)
+enum tsa_status tsa_decode_slots(const struct tsa_plan *plan, struct tsa_state *const *states,
+                                 const int64_t *slots, size_t count, size_t layer,
+                                 const struct tsa_tensor *q, const struct tsa_tensor *k,
+                                 const struct tsa_tensor *v, const struct tsa_tensor *o,
+                                 struct tsa_workspace *ws, struct tsa_error *err)
 {
-    if (need(plan, "plan", err) || need(k, "k", err))
+    struct tsa_call call = {.plan = plan, .writable = states, .batch = count, .layer = layer,
+                            .tokens = 1, .slots = slots, .q = q, .k = k, .v = v, .o = o};
+    if (need(plan, "plan", err) || need(q, "q", err) || need(slots, "slots", err))
         return TSA_EINVAL;
-    struct tsa_call call = {.plan = plan,
-                            .states = read_only(states),
-                            .writable = states,
-                            .batch = batch,
-                            .layer = layer,
-                            .tokens = tokens,
-                            .k = k,
-                            .v = v};
-    return absorb(&call, engine_of(plan)->prefill, ws, err);
+    return append_tokens(&call, ws, err);
 }
 
 enum tsa_status tsa_query(const struct tsa_plan *plan, const struct tsa_state *const *states,

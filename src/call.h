@@ -4,6 +4,7 @@
 #define TSA_CALL_H
 
 #include "internal.h"
+#include "team.h"
 
 /* Sums of a kv head that are worth two threads in a decoding step: about 20 us of reading. */
 #define TSA_SPLIT_BYTES ((size_t)1 << 20)
@@ -12,18 +13,46 @@ struct tsa_call {
     const struct tsa_plan *plan;
     const struct tsa_state *const *states;
     struct tsa_state *const *writable; /* the same states, or NULL in a call that only reads */
-    size_t batch, layer, tokens;       /* tokens: of k and v, or queries */
-    size_t keys;                       /* softmax */
-    int causal;                        /* softmax */
+    size_t batch, layer;
+    size_t tokens;          /* of k and v of each sequence, or queries; the most of a ragged call */
+    const int64_t *offsets; /* of packed sequences, */
+    const int64_t *lengths; /* lengths of padded ones, */
+    const int64_t *slots;   /* or indices into states and batches; at most one of them */
+    size_t keys;            /* softmax */
+    int causal;             /* softmax */
     const struct tsa_tensor *q, *k, *v, *o;
-    size_t threads, slots;
-    char *scratch; /* threads rooms, then slots */
+    struct tsa_team team;
+    size_t wave_slots;
+    size_t *order, *loads; /* TSA_LONG_ITEMS x threads, threads: for the order of ragged items */
+    char *scratch;         /* rooms of threads, then slots of a wave */
+    const void *work;      /* what the tasks of one phase share */
 };
+/* Items that are long beside a thread's share are less than this many times the threads. */
+#define TSA_LONG_ITEMS 16
+
+/* Sequence b of the call: its state, its place in the tensors, its tokens. */
+static inline size_t tsa_call_slot(const struct tsa_call *call, size_t b)
+{
+    return call->slots ? (size_t)call->slots[b] : b;
+}
+static inline size_t tsa_call_batch(const struct tsa_call *call, size_t b)
+{
+    return call->offsets ? 0 : tsa_call_slot(call, b);
+}
+static inline size_t tsa_call_first(const struct tsa_call *call, size_t b)
+{
+    return call->offsets ? (size_t)call->offsets[b] : 0;
+}
+static inline size_t tsa_call_tokens(const struct tsa_call *call, size_t b)
+{
+    if (call->offsets)
+        return (size_t)(call->offsets[b + 1] - call->offsets[b]);
+    return call->lengths ? (size_t)call->lengths[b] : call->tokens;
+}
 
 /* What an arithmetic type brings. */
 struct tsa_engine {
     void (*prefill)(const struct tsa_call *call); /* also absorb: q is NULL */
-    void (*decode)(const struct tsa_call *call);
     void (*query)(const struct tsa_call *call);
     void (*softmax)(const struct tsa_call *call);
 };
@@ -33,8 +62,8 @@ extern const struct tsa_engine tsa_engine_f32, tsa_engine_f64;
 
 /* Chunks per wave for so many threads. */
 size_t tsa_wave_slots(const struct tsa_plan *plan, size_t threads);
-/* Fill slots and scratch of the call, from ws (whose threads then are the most) or by allocation;
- * tsa_call_end gives allocated scratch back. */
+/* Fill team, wave_slots and scratch of the call, from ws (whose threads then are the most) or by
+ * allocation; tsa_call_end gives allocated scratch back. */
 enum tsa_status tsa_call_begin(struct tsa_call *call, struct tsa_workspace *ws,
                                struct tsa_error *err);
 void tsa_call_end(struct tsa_call *call, struct tsa_workspace *ws);
@@ -44,9 +73,11 @@ void tsa_call_end(struct tsa_call *call, struct tsa_workspace *ws);
 enum tsa_status tsa_check_tensor(const struct tsa_tensor *x, const char *name, size_t batch,
                                  size_t heads, size_t tokens, size_t width, bool output,
                                  struct tsa_error *err);
+/* Offsets, lengths or slots can be; fills call->tokens of a packed call. */
+enum tsa_status tsa_check_sequences(struct tsa_call *call, struct tsa_error *err);
 /* All states fit and are distinct. */
 enum tsa_status tsa_check_states(const struct tsa_call *call, struct tsa_error *err);
-/* Finite inputs, no overflow of monomials; reads q, k and v once. */
+/* Finite inputs, no overflow of monomials; reads q, k and v once, with the call's team. */
 enum tsa_status tsa_check_values(const struct tsa_call *call, struct tsa_error *err);
 
 /* Address of row (b, h, t) of a tensor. */

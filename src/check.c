@@ -81,6 +81,46 @@ enum tsa_status tsa_check_tensor(const struct tsa_tensor *x, const char *name, s
     return output ? check_rows_apart(name, stride, count, width, err) : TSA_OK;
 }
 
+/* -- sequences --------------------------------------------------------------------------- */
+
+static enum tsa_status bad_sequence(struct tsa_error *err, const char *argument, size_t b,
+                                    int64_t found, const char *wanted)
+{
+    tsa_fail(err, TSA_EINVAL, argument, "%s[%zu] is %lld, wanted %s", argument, b,
+             (long long)found, wanted);
+    tsa_error_numbers(err, 0, found);
+    if (err)
+        err->sequence = (ptrdiff_t)b;
+    return TSA_EINVAL;
+}
+
+enum tsa_status tsa_check_sequences(struct tsa_call *call, struct tsa_error *err)
+{
+    size_t most = 0;
+    for (size_t b = 0; call->offsets && b < call->batch; b++) {
+        const int64_t from = call->offsets[b], to = call->offsets[b + 1];
+        if (from < 0)
+            return bad_sequence(err, "offsets", b, from, "0 or more");
+        if (to < from)
+            return bad_sequence(err, "offsets", b + 1, to, "at least the one before it");
+        if ((uint64_t)to > (uint64_t)PTRDIFF_MAX)
+            return bad_sequence(err, "offsets", b + 1, to, "a number of rows in memory");
+        most = (size_t)(to - from) > most ? (size_t)(to - from) : most;
+    }
+    for (size_t b = 0; call->lengths && b < call->batch; b++) {
+        const int64_t n = call->lengths[b];
+        if (n < 0 || (uint64_t)n > call->tokens)
+            return bad_sequence(err, "lengths", b, n, "0 to tokens");
+        most = (size_t)n > most ? (size_t)n : most;
+    }
+    for (size_t b = 0; call->slots && b < call->batch; b++)
+        if (call->slots[b] < 0 || (uint64_t)call->slots[b] >= (uint64_t)PTRDIFF_MAX)
+            return bad_sequence(err, "slots", b, call->slots[b], "0 or more");
+    if (call->offsets || call->lengths)
+        call->tokens = most;
+    return TSA_OK;
+}
+
 /* -- states ------------------------------------------------------------------------------ */
 
 enum tsa_status tsa_check_states(const struct tsa_call *call, struct tsa_error *err)
@@ -92,8 +132,9 @@ enum tsa_status tsa_check_states(const struct tsa_call *call, struct tsa_error *
         return tsa_fail(err, TSA_EINVAL, "layer", "layer is %zu; the plan has %zu", call->layer,
                         plan->layers);
     for (size_t b = 0; b < call->batch; b++) {
+        const size_t slot = tsa_call_slot(call, b);
         const enum tsa_status status =
-            tsa_state_check(plan, call->states[b], call->writable != NULL, "states", b, err);
+            tsa_state_check(plan, call->states[slot], call->writable != NULL, "states", slot, err);
         if (status != TSA_OK)
             return status;
     }
@@ -101,24 +142,32 @@ enum tsa_status tsa_check_states(const struct tsa_call *call, struct tsa_error *
         return TSA_OK;
     /* a state that is there twice keeps the mark of its last place */
     for (size_t b = 0; b < call->batch; b++)
-        call->writable[b]->head.mark = b;
+        call->writable[tsa_call_slot(call, b)]->head.mark = b;
     enum tsa_status status = TSA_OK;
-    for (size_t b = 0; b < call->batch && status == TSA_OK; b++)
-        if (call->states[b]->head.mark != b) {
-            status = tsa_fail(err, TSA_EINVAL, "states", "states[%zu] and states[%zu] are the same",
-                              b, (size_t)call->states[b]->head.mark);
-            if (err)
-                err->sequence = (ptrdiff_t)b;
-        }
+    for (size_t b = 0; b < call->batch && status == TSA_OK; b++) {
+        const size_t slot = tsa_call_slot(call, b);
+        const size_t mark = (size_t)call->states[slot]->head.mark;
+        if (mark == b)
+            continue;
+        const size_t other = tsa_call_slot(call, mark);
+        if (slot == other)
+            status = tsa_fail(err, TSA_EINVAL, "slots", "slots[%zu] and slots[%zu] are the same", b,
+                              mark);
+        else
+            status = tsa_fail(err, TSA_EINVAL, "states",
+                              "states[%zu] and states[%zu] are the same", slot, other);
+        if (err)
+            err->sequence = (ptrdiff_t)slot;
+    }
     for (size_t b = 0; b < call->batch; b++)
-        call->writable[b]->head.mark = 0;
+        call->writable[tsa_call_slot(call, b)]->head.mark = 0;
     return status;
 }
 
 /* -- values ------------------------------------------------------------------------------ */
 
-/* Largest magnitude of rows from (b, h, t) on, `stride` apart, in double; NaN and infinity pass
- * through. */
+/* Largest magnitude of rows from (b, h, t) of the tensor on, `stride` apart, in double; NaN and
+ * infinity pass through. */
 static double absmax_rows(const struct tsa_plan *plan, const struct tsa_tensor *x, size_t b,
                           size_t h, size_t t, size_t rows, size_t width, ptrdiff_t stride)
 {
@@ -126,18 +175,35 @@ static double absmax_rows(const struct tsa_plan *plan, const struct tsa_tensor *
     return x->dtype == TSA_F64 ? plan->isa->f64->absmax(rows, width, row, stride)
                                : plan->isa->f32->absmax(rows, width, row, stride);
 }
-static double absmax(const struct tsa_plan *plan, const struct tsa_tensor *x, size_t b, size_t h,
-                     size_t t, size_t tokens, size_t width)
+
+/* A tensor of a call: `tokens` of each sequence, or 0 for those of the call. */
+struct input {
+    const struct tsa_tensor *x;
+    const char *name;
+    size_t heads, width, tokens;
+};
+
+static size_t input_tokens(const struct tsa_call *call, const struct input *in, size_t b)
 {
-    return absmax_rows(plan, x, b, h, t, tokens, width, x->token);
+    return in->tokens ? in->tokens : tsa_call_tokens(call, b);
 }
 
-static double element(const struct tsa_tensor *x, size_t b, size_t h, size_t t, size_t c)
+/* Of token t of sequence b. */
+static double token_absmax(const struct tsa_call *call, const struct input *in, size_t b, size_t h,
+                           size_t t)
 {
-    const void *row = tsa_row(x, b, h, t);
+    return absmax_rows(call->plan, in->x, tsa_call_batch(call, b), h, tsa_call_first(call, b) + t, 1,
+                       in->width, 0);
+}
+
+static double element(const struct tsa_call *call, const struct input *in, size_t b, size_t h,
+                      size_t t, size_t c)
+{
+    const void *row =
+        tsa_row(in->x, tsa_call_batch(call, b), h, tsa_call_first(call, b) + t);
     double d;
     float f;
-    if (x->dtype == TSA_F64) {
+    if (in->x->dtype == TSA_F64) {
         memcpy(&d, (const char *)row + c * sizeof d, sizeof d);
         return d;
     }
@@ -181,36 +247,37 @@ static bool query_overflows(const struct tsa_plan *plan, const struct limits *l,
     return !(power(larger(1, x * scale), l->degree) * larger(1, plan->weight_max) < l->quarter);
 }
 
-static void place(struct tsa_error *err, size_t b, size_t h, size_t t, ptrdiff_t c)
+static void place(const struct tsa_call *call, struct tsa_error *err, size_t b, size_t h, size_t t,
+                  ptrdiff_t c)
 {
     if (!err)
         return;
-    err->sequence = (ptrdiff_t)b;
+    err->sequence = (ptrdiff_t)tsa_call_slot(call, b);
     err->head = (ptrdiff_t)h;
     err->token = (ptrdiff_t)t;
     err->column = c;
 }
 
 /* Name the first element of a tensor that is not finite in the arithmetic type. */
-static bool find_nonfinite(const struct tsa_plan *plan, const struct tsa_tensor *x,
-                           const char *name, size_t batch, size_t heads, size_t tokens,
-                           size_t width, double largest, struct tsa_error *err)
+static bool find_nonfinite(const struct tsa_call *call, const struct input *in, double largest,
+                           struct tsa_error *err)
 {
-    for (size_t b = 0; b < batch; b++)
-        for (size_t h = 0; h < heads; h++)
-            for (size_t t = 0; t < tokens; t++) {
-                if (absmax(plan, x, b, h, t, 1, width) <= largest)
+    for (size_t b = 0; b < call->batch; b++)
+        for (size_t h = 0; h < in->heads; h++)
+            for (size_t t = 0; t < input_tokens(call, in, b); t++) {
+                if (token_absmax(call, in, b, h, t) <= largest)
                     continue;
-                for (size_t c = 0; c < width; c++) {
-                    const double value = element(x, b, h, t, c);
+                for (size_t c = 0; c < in->width; c++) {
+                    const double value = element(call, in, b, h, t, c);
                     if (fabs(value) <= largest)
                         continue;
                     char number[TSA_NUMBER_TEXT];
-                    tsa_fail(err, TSA_ENONFINITE, name,
-                             "%s is %s (%s) at sequence %zu, head %zu, token %zu, column %zu", name,
+                    tsa_fail(err, TSA_ENONFINITE, in->name,
+                             "%s is %s (%s) at sequence %zu, head %zu, token %zu, column %zu",
+                             in->name,
                              isfinite(value) ? "outside the range of f32" : "not finite",
-                             tsa_number_text(number, value, 6), b, h, t, c);
-                    place(err, b, h, t, (ptrdiff_t)c);
+                             tsa_number_text(number, value, 6), tsa_call_slot(call, b), h, t, c);
+                    place(call, err, b, h, t, (ptrdiff_t)c);
                     return true;
                 }
             }
@@ -218,96 +285,163 @@ static bool find_nonfinite(const struct tsa_plan *plan, const struct tsa_tensor 
 }
 
 static bool find_key_overflow(const struct tsa_call *call, const struct limits *l,
+                              const struct input *keys, const struct input *values,
                               struct tsa_error *err)
 {
     const struct tsa_plan *plan = call->plan;
     for (size_t b = 0; b < call->batch; b++)
         for (size_t h = 0; h < plan->kv_heads; h++)
-            for (size_t t = 0; t < call->tokens; t++) {
-                const double k = absmax(plan, call->k, b, h, t, 1, plan->d);
-                const double v = absmax(plan, call->v, b, h, t, 1, plan->dv);
+            for (size_t t = 0; t < tsa_call_tokens(call, b); t++) {
+                const double k = token_absmax(call, keys, b, h, t);
+                const double v = token_absmax(call, values, b, h, t);
                 if (!key_overflows(plan, l, k, v))
                     continue;
                 const bool key = key_overflows(plan, l, k, 1); /* else the value is to blame */
                 tsa_fail(err, TSA_EOVERFLOW, key ? "k" : "v",
                          "monomials of the key times the value could overflow at sequence %zu, "
                          "head %zu, token %zu: max|k| %g, max|v| %g, %zu terms, chunk %zu",
-                         b, h, t, k, v, plan->terms, plan->chunk);
-                place(err, b, h, t, -1);
+                         tsa_call_slot(call, b), h, t, k, v, plan->terms, plan->chunk);
+                place(call, err, b, h, t, -1);
                 return true;
             }
     return false;
 }
 
 static bool find_query_overflow(const struct tsa_call *call, const struct limits *l,
-                                struct tsa_error *err)
+                                const struct input *queries, struct tsa_error *err)
 {
     const struct tsa_plan *plan = call->plan;
     for (size_t b = 0; b < call->batch; b++)
         for (size_t h = 0; h < plan->heads; h++)
-            for (size_t t = 0; t < call->tokens; t++) {
-                const double q = absmax(plan, call->q, b, h, t, 1, plan->d);
+            for (size_t t = 0; t < tsa_call_tokens(call, b); t++) {
+                const double q = token_absmax(call, queries, b, h, t);
                 if (!query_overflows(plan, l, q, 1 / plan->temperature[h]))
                     continue;
                 tsa_fail(err, TSA_EOVERFLOW, "q",
                          "monomials of the query could overflow at sequence %zu, head %zu, "
                          "token %zu: max|q| %g, %zu terms",
-                         b, h, t, q, plan->terms);
-                place(err, b, h, t, -1);
+                         tsa_call_slot(call, b), h, t, q, plan->terms);
+                place(call, err, b, h, t, -1);
                 return true;
             }
     return false;
 }
 
-/* Largest magnitude over a whole tensor, stopping at the first that is not finite. */
-static double tensor_absmax(const struct tsa_plan *plan, const struct tsa_tensor *x, size_t batch,
-                            size_t heads, size_t tokens, size_t width, double largest)
+/* -- the scan of a whole tensor ---------------------------------------------------------- */
+
+/* Elements of a task, about, and of a tensor that is worth a team: 3 us and 10 us. */
+#define SCAN_ELEMENTS ((size_t)1 << 15)
+#define WORTH_A_TEAM (4 * SCAN_ELEMENTS)
+
+/* Tasks are `rows` tokens of one head of one sequence; of packed sequences, which lie together, all
+ * rows count as one sequence; and where each sequence has one token, all heads of `rows` sequences.
+ */
+struct scan {
+    const struct tsa_call *call;
+    const struct input *in;
+    size_t rows, sequences, parts; /* parts: of the tokens of a head, or of the sequences */
+    double largest;
+};
+
+static bool one_token_each(const struct tsa_call *call, const struct input *in)
 {
-    /* a single token: all its heads at once */
-    const bool together = tokens == 1;
+    return !call->offsets && !call->lengths && (in->tokens ? in->tokens : call->tokens) == 1;
+}
+
+/* m, or the number of the thread so far if that is larger; what is not finite stays. */
+static void note(const struct scan *scan, size_t thread, double m)
+{
+    double *most = &scan->call->team.shares[1 + thread].most;
+    if (!(m <= scan->largest) || m > *most)
+        *most = *most <= scan->largest ? m : *most;
+}
+
+static void scan_task(const void *argument, size_t thread, size_t index)
+{
+    const struct scan *scan = argument;
+    const struct tsa_call *call = scan->call;
+    const struct input *in = scan->in;
+    const size_t from = index % scan->parts * scan->rows;
+    if (one_token_each(call, in)) {
+        for (size_t b = from; b < call->batch && b < from + scan->rows; b++)
+            note(scan, thread, absmax_rows(call->plan, in->x, tsa_call_batch(call, b), 0, 0,
+                                           in->heads, in->width, in->x->head));
+        return;
+    }
+    const size_t h = index / scan->parts % in->heads, b = index / scan->parts / in->heads;
+    size_t first = 0, count = 0;
+    if (!call->offsets)
+        count = input_tokens(call, in, b);
+    else {
+        first = (size_t)call->offsets[0];
+        count = (size_t)call->offsets[call->batch] - first;
+    }
+    if (from < count)
+        note(scan, thread,
+             absmax_rows(call->plan, in->x, b, h, first + from,
+                         count - from < scan->rows ? count - from : scan->rows, in->width,
+                         in->x->token));
+}
+
+/* Largest magnitude over a whole tensor, or one that is not finite. */
+static double tensor_absmax(const struct tsa_call *call, const struct input *in, double largest)
+{
+    struct scan scan = {.call = call, .in = in, .largest = largest};
+    size_t row = in->width, rows = in->tokens ? in->tokens : call->tokens, tasks;
+    scan.sequences = call->offsets ? 1 : call->batch;
+    if (one_token_each(call, in)) {
+        row *= in->heads;
+        rows = call->batch;
+    } else if (call->offsets)
+        rows = (size_t)(call->offsets[call->batch] - call->offsets[0]);
+    scan.rows = SCAN_ELEMENTS / row + 1;
+    scan.parts = (rows + scan.rows - 1) / scan.rows;
+    tasks = one_token_each(call, in) ? scan.parts : scan.sequences * in->heads * scan.parts;
+    struct tsa_team team = call->team;
+    if (tasks * SCAN_ELEMENTS < WORTH_A_TEAM)
+        team.threads = 1;
+    for (size_t i = 0; i < team.threads; i++)
+        team.shares[1 + i].most = 0;
+    tsa_team_run(&team, 0, tasks, scan_task, &scan);
     double most = 0;
-    for (size_t b = 0; b < batch; b++)
-        for (size_t h = 0; h < (together ? 1 : heads); h++) {
-            const double m = together ? absmax_rows(plan, x, b, 0, 0, heads, width, x->head)
-                                      : absmax(plan, x, b, h, 0, tokens, width);
-            if (!(m <= largest))
-                return m;
-            most = larger(most, m);
-        }
+    for (size_t i = 0; i < team.threads; i++) {
+        const double m = team.shares[1 + i].most;
+        if (!(m <= largest))
+            return m;
+        most = larger(most, m);
+    }
     return most;
 }
 
 enum tsa_status tsa_check_values(const struct tsa_call *call, struct tsa_error *err)
 {
     const struct tsa_plan *plan = call->plan;
-    if (plan->flags & TSA_SKIP_INPUT_CHECK || call->tokens == 0)
+    if (plan->flags & TSA_SKIP_INPUT_CHECK || call->tokens == 0 || call->batch == 0)
         return TSA_OK;
-    const size_t keys = call->keys ? call->keys : call->tokens;
     struct limits l = {.largest = plan->dtype == TSA_F64 ? DBL_MAX : FLT_MAX,
                        .degree = (double)(plan->terms - 1)};
     l.quarter = l.largest / 4;
     const bool taylor = call->keys == 0;
-    double k = 0, v = 0, q = 0;
     if (call->k) {
-        k = tensor_absmax(plan, call->k, call->batch, plan->kv_heads, keys, plan->d, l.largest);
-        if (!(k <= l.largest) && find_nonfinite(plan, call->k, "k", call->batch, plan->kv_heads,
-                                                keys, plan->d, l.largest, err))
+        const struct input keys = {call->k, "k", plan->kv_heads, plan->d, call->keys};
+        const struct input values = {call->v, "v", plan->kv_heads, plan->dv, call->keys};
+        const double k = tensor_absmax(call, &keys, l.largest);
+        if (!(k <= l.largest) && find_nonfinite(call, &keys, l.largest, err))
             return TSA_ENONFINITE;
-        v = tensor_absmax(plan, call->v, call->batch, plan->kv_heads, keys, plan->dv, l.largest);
-        if (!(v <= l.largest) && find_nonfinite(plan, call->v, "v", call->batch, plan->kv_heads,
-                                                keys, plan->dv, l.largest, err))
+        const double v = tensor_absmax(call, &values, l.largest);
+        if (!(v <= l.largest) && find_nonfinite(call, &values, l.largest, err))
             return TSA_ENONFINITE;
-        if (taylor && key_overflows(plan, &l, k, v) && find_key_overflow(call, &l, err))
+        if (taylor && key_overflows(plan, &l, k, v) &&
+            find_key_overflow(call, &l, &keys, &values, err))
             return TSA_EOVERFLOW;
     }
     if (call->q) {
-        q = tensor_absmax(plan, call->q, call->batch, plan->heads, call->tokens, plan->d,
-                          l.largest);
-        if (!(q <= l.largest) && find_nonfinite(plan, call->q, "q", call->batch, plan->heads,
-                                                call->tokens, plan->d, l.largest, err))
+        const struct input queries = {call->q, "q", plan->heads, plan->d, 0};
+        const double q = tensor_absmax(call, &queries, l.largest);
+        if (!(q <= l.largest) && find_nonfinite(call, &queries, l.largest, err))
             return TSA_ENONFINITE;
         if (taylor && query_overflows(plan, &l, q, plan->scale_max) &&
-            find_query_overflow(call, &l, err))
+            find_query_overflow(call, &l, &queries, err))
             return TSA_EOVERFLOW;
     }
     return TSA_OK;

@@ -15,8 +15,9 @@ struct window {
 };
 /* One kv head of one sequence. */
 struct item {
-    size_t b, g;
-    size_t open; /* tokens in its window at the start of the call */
+    size_t b, g;   /* batch index in the tensors, kv head */
+    size_t t, end; /* its tokens in the tensors */
+    size_t open;   /* tokens in its window at the start of the call */
     struct sums sums;
     struct window window;
 };
@@ -24,8 +25,8 @@ struct item {
 static struct item item_of(const struct tsa_call *call, size_t b, size_t g)
 {
     const struct tsa_plan *plan = call->plan;
-    struct item it = {.b = b, .g = g};
-    const struct tsa_state *s = call->states[it.b];
+    struct item it = {.b = tsa_call_batch(call, b), .g = g, .t = tsa_call_first(call, b)};
+    const struct tsa_state *s = call->states[tsa_call_slot(call, b)];
     const struct tsa_layer_head *head = tsa_state_layer(s, call->layer);
     struct tsa_layout own;
     const struct tsa_layout *l = &plan->layout;
@@ -34,6 +35,7 @@ static struct item item_of(const struct tsa_call *call, size_t b, size_t g)
         l = &own;
     }
     T *block = tsa_state_block(s, l, sizeof(T), call->layer, it.g);
+    it.end = it.t + tsa_call_tokens(call, b);
     it.open = head->window;
     it.sums = (struct sums){block + l->hi,      block + l->lo,     block + l->ones_hi,
                             block + l->ones_lo, (ptrdiff_t)l->ldv, head->tokens > head->window};
@@ -110,7 +112,7 @@ static void rows_out_done(const struct tsa_tensor *x, size_t b, size_t h, size_t
 
 /* -- chunks ---------------------------------------------------------------------------------- */
 
-/* Pack tokens t .. t+n-1 of the call into slots `at` .. of a window. */
+/* Pack tokens t .. t+n-1 of the tensors into slots `at` .. of a window. */
 static void append(const struct tsa_call *call, T *room, const struct item *it,
                    const struct window *w, size_t at, size_t t, size_t n)
 {
@@ -277,6 +279,21 @@ static void fold_block(const struct tsa_plan *plan, T *room, const struct window
         KERNELS(plan)->fold(features, s->ones_hi + f0, s->ones_lo + f0, ones, NULL);
     if (lo && plan->turn_update)
         KERNELS(plan)->fold(features * ldv, hi, lo, local, NULL);
+}
+
+/* Fold one of `parts` shares of the features of a full window. */
+static void fold_part(const struct tsa_plan *plan, T *room, const struct item *item, size_t part,
+                      size_t parts)
+{
+    const size_t features = plan->mono.total, blocks = (features + plan->block - 1) / plan->block;
+    const size_t f0 = blocks * part / parts * plan->block;
+    const size_t f1 = blocks * (part + 1) / parts * plan->block;
+    if (f0 == f1)
+        return;
+    key_base(plan, room, &item->window);
+    for (size_t f = f0; f < f1 && f < features; f += plan->block)
+        fold_block(plan, room, &item->window, &item->sums, f,
+                   features - f < plan->block ? features : f + plan->block, NULL);
 }
 
 /* One pass over the sums, block by block in the order of the chains: query heads h0 .. h0+heads-1,

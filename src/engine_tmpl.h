@@ -9,12 +9,8 @@
  * depend on any of this. */
 
 #include <string.h>
-#ifdef _OPENMP
-#include <omp.h>
-#endif
 
 #include "call.h"
-#include "fpenv.h"
 
 #include "engine_chunk_tmpl.h"
 
@@ -35,7 +31,7 @@ static void ask_ahead(const struct tsa_call *call, const struct item *it, size_t
             ahead_add(ahead, call->q, it->b, first + i, t, n, plan->d, false);
         return;
     }
-    const size_t left = call->tokens - next, m = left < plan->chunk ? left : plan->chunk;
+    const size_t left = it->end - next, m = left < plan->chunk ? left : plan->chunk;
     for (size_t i = 0; call->q && i < plan->room.heads; i++)
         ahead_add(ahead, call->q, it->b, first + i, next, m, plan->d, false);
     ahead_add(ahead, call->k, it->b, it->g, next, m, plan->d, false);
@@ -47,8 +43,8 @@ static void prefill_item(const struct tsa_call *call, T *room, size_t index)
     const struct tsa_plan *plan = call->plan;
     struct item it = item_at(call, index);
     size_t at = it.open;
-    for (size_t t = 0; t < call->tokens;) {
-        const size_t left = call->tokens - t, space = plan->chunk - at;
+    for (size_t t = it.t; t < it.end;) {
+        const size_t left = it.end - t, space = plan->chunk - at;
         const size_t n = left < space ? left : space;
         const bool full = n == space;
         append(call, room, &it, &it.window, at, t, n);
@@ -71,61 +67,32 @@ static void prefill_item(const struct tsa_call *call, T *room, size_t index)
     }
 }
 
-#ifdef _OPENMP
-#include "engine_wave_tmpl.h"
-#endif
-
 /* -- teams ----------------------------------------------------------------------------------- */
 
 typedef void (*task_fn)(const struct tsa_call *call, T *room, size_t index);
 
-/* Run tasks 0 .. count-1, each with the room of its thread. The caller has entered the arithmetic's
- * floating-point mode; the team's threads do so themselves. */
-static void run_tasks(const struct tsa_call *call, size_t count, task_fn task)
+struct tasks {
+    const struct tsa_call *call;
+    task_fn run;
+};
+
+static void run_task(const void *argument, size_t thread, size_t index)
 {
-#ifdef _OPENMP
-    const size_t threads = call->threads < count ? call->threads : count;
-    if (threads > 1) {
-#pragma omp parallel num_threads((int)threads)
-        {
-            const struct tsa_fpenv saved = tsa_fpenv_enter();
-            T *room = room_at(call, (size_t)omp_get_thread_num());
-#pragma omp for schedule(dynamic)
-            for (size_t i = 0; i < count; i++)
-                task(call, room, i);
-            tsa_fpenv_leave(saved);
-        }
-        return;
-    }
-#endif
-    for (size_t i = 0; i < count; i++)
-        task(call, room_at(call, 0), i);
+    const struct tasks *tasks = argument;
+    tasks->run(tasks->call, room_at(tasks->call, thread), index);
+}
+
+/* Run tasks 0 .. count-1, each with the room of its thread; the first `queue` in order. */
+static void run_tasks(const struct tsa_call *call, size_t queue, size_t count, task_fn run)
+{
+    const struct tasks tasks = {call, run};
+    tsa_team_run(&call->team, queue, count, run_task, &tasks);
 }
 
 #include "engine_token_tmpl.h"
+#include "engine_wave_tmpl.h"
 
-/* -- prefill, absorb ------------------------------------------------------------------------- */
-
-static void prefill(const struct tsa_call *call)
-{
-    if (call->tokens == 1 && call->q) {
-        decode(call);
-        return;
-    }
-    const size_t items = call->batch * call->plan->kv_heads;
-#ifdef _OPENMP
-    if (call->threads > 1 && worth_waves(call, items)) {
-#pragma omp parallel num_threads((int)call->threads)
-        {
-            const struct tsa_fpenv saved = tsa_fpenv_enter();
-            prefill_waves(call, room_at(call, (size_t)omp_get_thread_num()), items);
-            tsa_fpenv_leave(saved);
-        }
-        return;
-    }
-#endif
-    run_tasks(call, items, prefill_item);
-}
+#include "engine_prefill_tmpl.h"
 
 /* -- query ----------------------------------------------------------------------------------- */
 
@@ -152,7 +119,7 @@ static void query(const struct tsa_call *call)
         decode(call);
         return;
     }
-    run_tasks(call, call->batch * call->plan->heads * query_blocks(call), query_task);
+    run_tasks(call, 0, call->batch * call->plan->heads * query_blocks(call), query_task);
 }
 
 /* -- softmax --------------------------------------------------------------------------------- */
@@ -205,7 +172,7 @@ static void softmax_task(const struct tsa_call *call, T *room, size_t index)
 
 static void softmax(const struct tsa_call *call)
 {
-    run_tasks(call, call->batch * call->plan->heads * query_blocks(call), softmax_task);
+    run_tasks(call, 0, call->batch * call->plan->heads * query_blocks(call), softmax_task);
 }
 
-const struct tsa_engine ENGINE = {prefill, decode, query, softmax};
+const struct tsa_engine ENGINE = {prefill, query, softmax};

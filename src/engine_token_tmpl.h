@@ -15,7 +15,8 @@ static void token_queries(const struct tsa_call *call, T *room, const struct tok
     const int l2 = plan->normalize == TSA_NORMALIZE_L2;
     for (size_t i = 0; i < n; i++) {
         ptrdiff_t stride;
-        const T *src = rows_in(call->q, tokens[i].item->b, tokens[i].h, 0, 1, plan->d,
+        const struct item *it = tokens[i].item;
+        const T *src = rows_in(call->q, it->b, tokens[i].h, it->t, 1, plan->d,
                                room + plan->room.rows, &stride);
         KERNELS(plan)->pack_t(1, plan->d, src, stride, l2, coefficients_of(plan, tokens[i].h).scale,
                               room + plan->room.qbase + i * plan->room.ld_base, 1);
@@ -53,10 +54,10 @@ static void token_outputs(const struct tsa_call *call, T *room, const struct tok
     for (size_t i = 0; i < n; i++) {
         const struct item *it = tokens[i].item;
         ptrdiff_t stride;
-        T *dst = rows_out(call->o, it->b, tokens[i].h, 0, plan->dv, room + r->rows, &stride);
+        T *dst = rows_out(call->o, it->b, tokens[i].h, it->t, plan->dv, room + r->rows, &stride);
         KERNELS(plan)->decode_window(width, it->open + more, w + i * ldw, it->window.v + c0, ldv,
                                      acc, *den, !it->sums.folded, dst + c0);
-        rows_out_done(call->o, it->b, tokens[i].h, 0, 1, plan->dv, room + r->rows);
+        rows_out_done(call->o, it->b, tokens[i].h, it->t, 1, plan->dv, room + r->rows);
         if (it->sums.folded) {
             acc += ldv;
             den++;
@@ -64,39 +65,22 @@ static void token_outputs(const struct tsa_call *call, T *room, const struct tok
     }
 }
 
-/* Kv heads per task: enough to fill TSA_TOKEN_ROWS, unless that leaves threads idle. */
+/* Kv heads that advance together: enough to fill TSA_TOKEN_ROWS. */
 static size_t items_together(const struct tsa_call *call)
 {
-    const size_t group = call->plan->group, items = call->batch * call->plan->kv_heads;
-    const size_t fill = group < TSA_TOKEN_ROWS ? TSA_TOKEN_ROWS / group : 1;
-    const size_t share = (items + call->threads - 1) / call->threads;
-    return share < fill ? share : fill;
+    const size_t group = call->plan->group;
+    return group < TSA_TOKEN_ROWS ? TSA_TOKEN_ROWS / group : 1;
 }
 
-static size_t token_tasks(const struct tsa_call *call)
-{
-    const size_t items = call->batch * call->plan->kv_heads, together = items_together(call);
-    return (items + together - 1) / together;
-}
-
-/* One token of some kv heads: attend from all their query heads, append it, fold. Without k the
- * states are only read. Nothing is read back soon after it was stored where that can be helped: a
- * load that spans stores waits for them. */
-static void token_task(const struct tsa_call *call, T *room, size_t index)
+/* One token of `count` <= items_together kv heads: attend from all their query heads, append it,
+ * fold. Without k the states are only read. Nothing is read back soon after it was stored where
+ * that can be helped: a load that spans stores waits for them. */
+static void token_items(const struct tsa_call *call, T *room, const struct item *items,
+                        size_t count)
 {
     const struct tsa_plan *plan = call->plan;
-    const size_t total = call->batch * plan->kv_heads, together = items_together(call);
-    const size_t first = index * together, left = total - first;
-    const size_t count = left < together ? left : together, more = call->k ? 1 : 0;
-    const size_t rows = count * plan->group;
-    struct item items[TSA_TOKEN_ROWS];
+    const size_t more = call->k ? 1 : 0, rows = count * plan->group;
     struct token tokens[TSA_TOKEN_ROWS];
-    items[0] = item_at(call, first);
-    for (size_t i = 1; i < count; i++) {
-        const struct item *it = &items[i - 1];
-        const bool last = it->g + 1 == plan->kv_heads;
-        items[i] = item_of(call, last ? it->b + 1 : it->b, last ? 0 : it->g + 1);
-    }
     const struct item *it = items;
     size_t h = it->g * plan->group;
     for (size_t row = 0; row < rows; row += TSA_TOKEN_ROWS) {
@@ -110,12 +94,37 @@ static void token_task(const struct tsa_call *call, T *room, size_t index)
         }
         token_queries(call, room, tokens, n);
         for (size_t i = 0; more && row == 0 && i < count; i++)
-            append(call, room, &items[i], &items[i].window, items[i].open, 0, 1);
+            append(call, room, &items[i], &items[i].window, items[i].open, items[i].t, 1);
         token_outputs(call, room, tokens, n, more, 0, plan->layout.ldv);
     }
     for (size_t i = 0; more && i < count; i++)
         if (items[i].open + 1 == plan->chunk)
             pass(plan, room, &items[i].sums, 0, 0, 0, &items[i].window, NULL);
+}
+
+/* Kv heads of a task, unless that leaves threads idle. */
+static size_t token_share(const struct tsa_call *call)
+{
+    const size_t items = call->batch * call->plan->kv_heads, fill = items_together(call);
+    const size_t share = (items + call->team.threads - 1) / call->team.threads;
+    return share < fill ? share : fill;
+}
+
+static void token_task(const struct tsa_call *call, T *room, size_t index)
+{
+    const struct tsa_plan *plan = call->plan;
+    const size_t total = call->batch * plan->kv_heads, share = token_share(call);
+    const size_t first = index * share, left = total - first, count = left < share ? left : share;
+    struct item items[TSA_TOKEN_ROWS];
+    size_t b = first / plan->kv_heads, g = first % plan->kv_heads;
+    for (size_t i = 0; i < count; i++) {
+        items[i] = item_of(call, b, g);
+        if (++g == plan->kv_heads) {
+            b++;
+            g = 0;
+        }
+    }
+    token_items(call, room, items, count);
 }
 
 /* Parts of the value columns, each a task, where a few large states leave threads idle. Values of
@@ -124,7 +133,7 @@ static size_t column_parts(const struct tsa_call *call)
 {
     const struct tsa_plan *plan = call->plan;
     const size_t items = call->batch * plan->kv_heads, unit = TSA_ALIGN / sizeof(T);
-    const size_t columns = plan->layout.ldv / unit, share = call->threads / items;
+    const size_t columns = plan->layout.ldv / unit, share = call->team.threads / items;
     if (call->o->dtype != TSA_DTYPE ||
         plan->mono.total * plan->layout.ldv * sizeof(T) < TSA_SPLIT_BYTES)
         return 1;
@@ -148,21 +157,11 @@ static void column_task(const struct tsa_call *call, T *room, size_t index)
     }
 }
 
-/* A share of the features of a full window: threads x items tasks. */
 static void fold_task(const struct tsa_call *call, T *room, size_t index)
 {
-    const struct tsa_plan *plan = call->plan;
-    const struct item item = item_at(call, index / call->threads);
-    const size_t part = index % call->threads, features = plan->mono.total;
-    const size_t blocks = (features + plan->block - 1) / plan->block;
-    const size_t f0 = blocks * part / call->threads * plan->block;
-    const size_t f1 = blocks * (part + 1) / call->threads * plan->block;
-    if (item.open + 1 != plan->chunk || f0 >= features || f0 == f1)
-        return;
-    key_base(plan, room, &item.window);
-    for (size_t f = f0; f < f1; f += plan->block)
-        fold_block(plan, room, &item.window, &item.sums, f,
-                   features - f < plan->block ? features : f + plan->block, NULL);
+    const struct item item = item_at(call, index / call->team.threads);
+    if (item.open + 1 == call->plan->chunk)
+        fold_part(call->plan, room, &item, index % call->team.threads, call->team.threads);
 }
 
 static void decode_columns(const struct tsa_call *call)
@@ -170,24 +169,24 @@ static void decode_columns(const struct tsa_call *call)
     const size_t items = call->batch * call->plan->kv_heads;
     for (size_t i = 0; call->k && i < items; i++) {
         const struct item item = item_at(call, i);
-        append(call, room_at(call, 0), &item, &item.window, item.open, 0, 1);
+        append(call, room_at(call, 0), &item, &item.window, item.open, item.t, 1);
     }
-    run_tasks(call, items * column_parts(call), column_task);
+    run_tasks(call, 0, items * column_parts(call), column_task);
     if (call->k)
-        run_tasks(call, items * call->threads, fold_task);
+        run_tasks(call, 0, items * call->team.threads, fold_task);
 }
 
 static void decode(const struct tsa_call *call)
 {
-    if (call->threads > 1 && column_parts(call) > 1) {
+    if (call->team.threads > 1 && column_parts(call) > 1) {
         decode_columns(call);
         return;
     }
     const struct tsa_plan *plan = call->plan;
     const size_t bytes = plan->mono.total * plan->layout.ldv * sizeof(T);
-    const size_t worth = 1 + call->batch * plan->kv_heads * bytes / (TSA_SPLIT_BYTES / 2);
     struct tsa_call team = *call;
-    if (worth < team.threads)
-        team.threads = worth;
-    run_tasks(&team, token_tasks(&team), token_task);
+    if (call->batch * plan->kv_heads * bytes < TSA_SPLIT_BYTES / 2)
+        team.team.threads = 1;
+    const size_t share = token_share(&team);
+    run_tasks(&team, 0, (call->batch * plan->kv_heads + share - 1) / share, token_task);
 }

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: MIT */
-/* Prefill in waves of chunks, where heads do not fill the team. Part of engine_tmpl.h. */
+/* Prefill of one item by the whole team, where items do not fill it. Part of engine_tmpl.h. */
 
-/* Chunk j of an item: tokens t .. t+n-1 of the call in slots from `at` on. */
+/* -- waves of chunks ------------------------------------------------------------------------- */
+
+/* Chunk j of an item: tokens t .. t+n-1 of the tensors in slots from `at` on. */
 struct span {
     size_t t, n, at;
 };
-static struct span span_at(const struct tsa_call *call, size_t open, size_t j)
+static struct span span_at(const struct tsa_call *call, const struct item *it, size_t j)
 {
     const size_t chunk = call->plan->chunk;
-    struct span s = {.t = j == 0 ? 0 : j * chunk - open, .at = j == 0 ? open : 0};
-    const size_t left = call->tokens - s.t, space = chunk - s.at;
+    struct span s = {.t = it->t + (j == 0 ? 0 : j * chunk - it->open), .at = j == 0 ? it->open : 0};
+    const size_t left = it->end - s.t, space = chunk - s.at;
     s.n = left < space ? left : space;
     return s;
 }
@@ -18,19 +20,24 @@ static bool span_is_full(const struct tsa_call *call, const struct span *s)
     return s->at + s->n == call->plan->chunk;
 }
 
-/* Items first .. first+items-1 and chunks c0 .. c0+chunks-1 of each, one slot per pair. */
+/* Chunks c0 .. c0+chunks-1 of each of some items, one slot per pair. */
 struct wave {
-    size_t first, items, c0, chunks;
+    const size_t *items;
+    size_t count, c0, chunks;
 };
-
-static size_t chunk_count(const struct tsa_call *call, size_t open)
+static const struct wave *wave_of(const struct tsa_call *call)
 {
-    return (open + call->tokens + call->plan->chunk - 1) / call->plan->chunk;
+    return call->work;
+}
+
+static size_t chunk_count(const struct tsa_call *call, const struct item *it)
+{
+    return (it->open + it->end - it->t + call->plan->chunk - 1) / call->plan->chunk;
 }
 
 static void slot_views(const struct tsa_call *call, size_t index, struct sums *s, struct window *w)
 {
-    T *slot = room_at(call, call->threads) + index * call->plan->slot.total;
+    T *slot = room_at(call, call->team.threads) + index * call->plan->slot.total;
     const struct tsa_layout *l = &call->plan->layout;
     *s = (struct sums){slot + call->plan->slot.sums,
                        NULL,
@@ -43,14 +50,15 @@ static void slot_views(const struct tsa_call *call, size_t index, struct sums *s
 }
 
 /* Phase 1: pack a chunk, and its local sums if it is full. */
-static void wave_local(const struct tsa_call *call, T *room, const struct wave *wave, size_t task)
+static void wave_local(const struct tsa_call *call, T *room, size_t task)
 {
     const struct tsa_plan *plan = call->plan;
+    const struct wave *wave = wave_of(call);
     const size_t j = wave->c0 + task % wave->chunks;
-    const struct item it = item_at(call, wave->first + task / wave->chunks);
-    if (j >= chunk_count(call, it.open))
+    const struct item it = item_at(call, wave->items[task / wave->chunks]);
+    if (j >= chunk_count(call, &it))
         return;
-    const struct span span = span_at(call, it.open, j);
+    const struct span span = span_at(call, &it, j);
     struct sums s;
     struct window w;
     slot_views(call, task, &s, &w);
@@ -66,18 +74,20 @@ static void wave_local(const struct tsa_call *call, T *room, const struct wave *
 }
 
 /* Phase 2: fold the wave's chunks in order, for one block of features of one item. */
-static void wave_fold(const struct tsa_call *call, const struct wave *wave, size_t task)
+static void wave_fold(const struct tsa_call *call, T *room, size_t task)
 {
     const struct tsa_plan *plan = call->plan;
+    const struct wave *wave = wave_of(call);
     const size_t block = call->plan->block, features = plan->mono.total;
     const size_t blocks = (features + block - 1) / block;
     const size_t i = task / blocks, f = task % blocks * block;
     const size_t n = features - f < block ? features - f : block;
-    const struct item it = item_at(call, wave->first + i);
+    const struct item it = item_at(call, wave->items[i]);
+    (void)room;
     for (size_t c = 0; c < wave->chunks; c++) {
-        if (wave->c0 + c >= chunk_count(call, it.open))
+        if (wave->c0 + c >= chunk_count(call, &it))
             return;
-        const struct span span = span_at(call, it.open, wave->c0 + c);
+        const struct span span = span_at(call, &it, wave->c0 + c);
         struct sums s;
         struct window w;
         slot_views(call, i * wave->chunks + c, &s, &w);
@@ -95,14 +105,15 @@ static void wave_fold(const struct tsa_call *call, const struct wave *wave, size
 }
 
 /* Phase 3: outputs of one query head of one chunk; its first head keeps an open window. */
-static void wave_outputs(const struct tsa_call *call, T *room, const struct wave *wave, size_t task)
+static void wave_outputs(const struct tsa_call *call, T *room, size_t task)
 {
     const struct tsa_plan *plan = call->plan;
+    const struct wave *wave = wave_of(call);
     const size_t slot = task / plan->group, j = wave->c0 + slot % wave->chunks;
-    const struct item it = item_at(call, wave->first + slot / wave->chunks);
-    if (j >= chunk_count(call, it.open))
+    const struct item it = item_at(call, wave->items[slot / wave->chunks]);
+    if (j >= chunk_count(call, &it))
         return;
-    const struct span span = span_at(call, it.open, j);
+    const struct span span = span_at(call, &it, j);
     struct sums s;
     struct window w;
     slot_views(call, slot, &s, &w);
@@ -118,42 +129,74 @@ static void wave_outputs(const struct tsa_call *call, T *room, const struct wave
     }
 }
 
-/* Whole items leave threads idle at the end, or from the start. */
-static bool worth_waves(const struct tsa_call *call, size_t items)
-{
-    if (call->slots < 2 && call->plan->wave == 0)
-        return false;
-    if (call->slots == 0 || call->tokens < 2 * call->plan->chunk)
-        return false;
-    const size_t rounds = (items + call->threads - 1) / call->threads;
-    return call->plan->wave > 0 || 10 * items < 9 * rounds * call->threads;
-}
-
-static void prefill_waves(const struct tsa_call *call, T *room, size_t items)
+static void prefill_waves(const struct tsa_call *call, const size_t *items, size_t count)
 {
     const struct tsa_plan *plan = call->plan;
-    const size_t together = items < call->slots ? items : call->slots;
+    const size_t together = count < call->wave_slots ? count : call->wave_slots;
     const size_t blocks = (plan->mono.total + call->plan->block - 1) / call->plan->block;
-    struct wave wave = {.chunks = call->slots / together};
-    for (wave.first = 0; wave.first < items; wave.first += together) {
-        wave.items = items - wave.first < together ? items - wave.first : together;
+    struct wave wave = {.chunks = call->wave_slots / together};
+    struct tsa_call phase = *call;
+    phase.work = &wave;
+    for (size_t first = 0; first < count; first += together) {
+        wave.items = items + first;
+        wave.count = count - first < together ? count - first : together;
         size_t most = 0;
-        for (size_t i = 0; i < wave.items; i++) {
-            const struct item it = item_at(call, wave.first + i);
-            const size_t n = chunk_count(call, it.open);
+        for (size_t i = 0; i < wave.count; i++) {
+            const struct item it = item_at(call, wave.items[i]);
+            const size_t n = chunk_count(call, &it);
             most = n > most ? n : most;
         }
         for (wave.c0 = 0; wave.c0 < most; wave.c0 += wave.chunks) {
-            const size_t slots = wave.items * wave.chunks;
-#pragma omp for schedule(dynamic)
-            for (size_t i = 0; i < slots; i++)
-                wave_local(call, room, &wave, i);
-#pragma omp for schedule(static)
-            for (size_t i = 0; i < wave.items * blocks; i++)
-                wave_fold(call, &wave, i);
-#pragma omp for schedule(dynamic)
-            for (size_t i = 0; i < slots * plan->group; i++)
-                wave_outputs(call, room, &wave, i);
+            const size_t slots = wave.count * wave.chunks;
+            run_tasks(&phase, 0, slots, wave_local);
+            run_tasks(&phase, 0, wave.count * blocks, wave_fold);
+            run_tasks(&phase, 0, slots * plan->group, wave_outputs);
         }
+    }
+}
+
+/* -- sums too large for that: one chunk at a time, tiles of its outputs, then parts of the fold -- */
+
+struct step {
+    const struct item *item;
+    size_t at, t, n, tiles;
+};
+
+static void step_outputs(const struct tsa_call *call, T *room, size_t task)
+{
+    const struct step *step = call->work;
+    const struct item *it = step->item;
+    const size_t h = it->g * call->plan->group + task / step->tiles;
+    const size_t from = task % step->tiles * TSA_TILE_TOKENS;
+    outputs(call, room, it->b, h, 1, &it->sums, &it->window, true, step->at + from, step->t + from,
+            tile_tokens(step->n - from), false, NULL);
+}
+
+static void step_fold(const struct tsa_call *call, T *room, size_t task)
+{
+    const struct step *step = call->work;
+    fold_part(call->plan, room, step->item, task, call->team.threads);
+}
+
+static void prefill_steps(const struct tsa_call *call, size_t index)
+{
+    const struct tsa_plan *plan = call->plan;
+    struct item it = item_at(call, index);
+    struct step step = {.item = &it, .at = it.open};
+    struct tsa_call phase = *call;
+    phase.work = &step;
+    for (step.t = it.t; step.t < it.end; step.t += step.n) {
+        const size_t left = it.end - step.t, space = plan->chunk - step.at;
+        step.n = left < space ? left : space;
+        step.tiles = (step.n + TSA_TILE_TOKENS - 1) / TSA_TILE_TOKENS;
+        append(call, room_at(call, 0), &it, &it.window, step.at, step.t, step.n);
+        if (call->q)
+            run_tasks(&phase, 0, plan->group * step.tiles, step_outputs);
+        step.at += step.n;
+        if (step.at < plan->chunk)
+            continue;
+        run_tasks(&phase, 0, call->team.threads, step_fold);
+        step.at = 0;
+        it.sums.folded = true;
     }
 }

@@ -68,6 +68,9 @@ struct tsa_allocator {
 };
 /* Through the callbacks, or aligned memory of the C library; errno stays. */
 void *tsa_allocate(const struct tsa_allocator *a, size_t bytes);
+/* Zeros, which the C library leaves to the system where it can: then each page lies near the thread
+ * that first writes it. Give *memory back, with the same bytes. */
+void *tsa_allocate_zeroed(const struct tsa_allocator *a, size_t bytes, void **memory);
 void tsa_release(const struct tsa_allocator *a, void *memory, size_t bytes);
 
 /* -- state layout (state.c) ------------------------------------------------------------------ */
@@ -122,6 +125,9 @@ struct tsa_layer_head *tsa_state_layer(const struct tsa_state *s, size_t layer);
 enum tsa_status tsa_state_check(const struct tsa_plan *plan, const struct tsa_state *s,
                                 bool writing, const char *argument, size_t sequence,
                                 struct tsa_error *err);
+/* Can it be replaced whole? */
+enum tsa_status tsa_state_check_replaced(const struct tsa_plan *plan, const struct tsa_state *s,
+                                         const char *argument, struct tsa_error *err);
 /* TSA_EINVAL if the plan has no such layer or kv head. */
 enum tsa_status tsa_check_block(const struct tsa_plan *plan, size_t layer, size_t kv_head,
                                 struct tsa_error *err);
@@ -208,10 +214,13 @@ struct tsa_plan {
     double weight_max;   /* largest |weight| */
     double scale_max;
     struct tsa_allocator allocator;
+    void (*execute)(void *user, size_t count, void (*function)(void *argument, size_t index),
+                    void *argument); /* or NULL: OpenMP */
+    void *execute_user;
     size_t bytes; /* of this allocation */
 };
 
-/* -- what runs where (cpu.c, threads.c) ------------------------------------------------------- */
+/* -- what runs where (cpu.c, threads.c; team.h) ------------------------------------------------ */
 
 /* Built instruction sets, best first; NULL past the end. */
 const struct tsa_isa *tsa_isa_at(size_t i);

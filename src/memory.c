@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 void *tsa_allocate(const struct tsa_allocator *a, size_t bytes)
 {
@@ -25,6 +26,23 @@ void *tsa_allocate(const struct tsa_allocator *a, size_t bytes)
     }
     errno = saved_errno;
     return memory;
+}
+
+void *tsa_allocate_zeroed(const struct tsa_allocator *a, size_t bytes, void **memory)
+{
+    if (a && a->allocate) {
+        *memory = tsa_allocate(a, bytes);
+        return *memory ? memset(*memory, 0, bytes) : NULL;
+    }
+    *memory = NULL;
+    if (bytes > (size_t)PTRDIFF_MAX - TSA_ALIGN)
+        return NULL;
+    int saved_errno = errno;
+    *memory = calloc(1, bytes + TSA_ALIGN);
+    errno = saved_errno;
+    if (!*memory)
+        return NULL;
+    return (char *)*memory + (TSA_ALIGN - (uintptr_t)*memory % TSA_ALIGN) % TSA_ALIGN;
 }
 
 void tsa_release(const struct tsa_allocator *a, void *memory, size_t bytes)

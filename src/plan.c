@@ -222,6 +222,8 @@ static enum tsa_status set_scalars(struct tsa_plan *p, const struct tsa_options 
     p->allocator.allocate = o->allocate;
     p->allocator.release = o->release;
     p->allocator.user = o->allocator_user;
+    p->execute = o->execute;
+    p->execute_user = o->execute_user;
 
     double bytes =
         tsa_state_bytes_double(p->d, p->dv, p->terms, p->chunk, p->elem, p->kv_heads, p->layers);

@@ -192,12 +192,19 @@ enum tsa_status tsa_state_check(const struct tsa_plan *plan, const struct tsa_st
                        err);
 }
 
+enum tsa_status tsa_state_check_replaced(const struct tsa_plan *plan, const struct tsa_state *s,
+                                         const char *argument, struct tsa_error *err)
+{
+    return check(plan, s, USE_OVERWRITE, argument, err);
+}
+
 /* -- making and freeing ------------------------------------------------------------------- */
 
 /* What lies before a state in library memory. */
 struct prefix {
     uint64_t mark; /* address of the state, mixed: says that this is one */
     size_t bytes;
+    void *memory; /* to give back */
     struct tsa_allocator allocator;
 };
 #define PREFIX_BYTES ((size_t)TSA_ALIGN)
@@ -205,10 +212,10 @@ struct prefix {
 _Static_assert(sizeof(struct prefix) <= TSA_ALIGN, "the prefix keeps the state aligned");
 _Static_assert(sizeof(struct tsa_state_head) == 128, "states have the same form everywhere");
 
+/* Zeros become a state without tokens. */
 static void make_empty(const struct tsa_plan *p, struct tsa_state *s)
 {
     struct tsa_state_head *h = &s->head;
-    memset(s, 0, p->state_bytes);
     memcpy(h->magic, state_magic, sizeof state_magic);
     h->arithmetic = TSA_ARITHMETIC_VERSION;
     h->dtype = (uint32_t)p->dtype;
@@ -236,16 +243,18 @@ enum tsa_status tsa_state_create(const struct tsa_plan *plan, struct tsa_state *
     if (!plan)
         return tsa_fail(err, TSA_EINVAL, "plan", "plan is NULL");
     size_t bytes = PREFIX_BYTES + plan->state_bytes;
-    char *memory = tsa_allocate(&plan->allocator, bytes);
-    if (!memory)
+    void *memory;
+    char *zeros = tsa_allocate_zeroed(&plan->allocator, bytes, &memory);
+    if (!zeros)
         return tsa_fail(err, TSA_ENOMEM, "state", "no memory for a state of %zu bytes",
                         plan->state_bytes);
-    struct prefix *prefix = (struct prefix *)(void *)memory;
-    struct tsa_state *s = (struct tsa_state *)(void *)(memory + PREFIX_BYTES);
+    struct prefix *prefix = (struct prefix *)(void *)zeros;
+    struct tsa_state *s = (struct tsa_state *)(void *)(zeros + PREFIX_BYTES);
     make_empty(plan, s);
     s->head.owner = (uint64_t)(uintptr_t)s;
     prefix->mark = s->head.owner ^ PREFIX_MIX;
     prefix->bytes = bytes;
+    prefix->memory = memory;
     prefix->allocator = plan->allocator;
     *state = s;
     return tsa_succeed(err);
@@ -270,7 +279,7 @@ enum tsa_status tsa_state_init(const struct tsa_plan *plan, void *memory, size_t
         tsa_error_numbers(err, (int64_t)plan->state_bytes, (int64_t)bytes);
         return status;
     }
-    *state = memory;
+    *state = memset(memory, 0, plan->state_bytes);
     make_empty(plan, *state);
     return tsa_succeed(err);
 }
@@ -280,11 +289,11 @@ void tsa_state_destroy(struct tsa_state *state)
     /* A state that was moved by memcpy carries the address of where it came from. */
     if (!state || state->head.owner != (uint64_t)(uintptr_t)state)
         return;
-    char *memory = (char *)state - PREFIX_BYTES;
-    struct prefix *prefix = (struct prefix *)(void *)memory;
+    struct prefix *prefix = (struct prefix *)(void *)((char *)state - PREFIX_BYTES);
     if (prefix->mark != (state->head.owner ^ PREFIX_MIX))
         return;
     struct tsa_allocator allocator = prefix->allocator;
+    void *memory = prefix->memory;
     size_t bytes = prefix->bytes;
     prefix->mark = 0;
     state->head.owner = 0;

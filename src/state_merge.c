@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* Merging of states and export of their sums, open windows included. */
+/* Merging of two or many states, and export of their sums, open windows included. */
 #include "config.h"
 
+#include "call.h"
 #include "fpenv.h"
-#include "internal.h"
 
 #include <math.h>
 #include <string.h>
@@ -23,6 +23,38 @@ static bool scratch_sizes(const struct tsa_plan *p, struct scratch_sizes *s)
            tsa_size_mul(block, p->layout.ldv, &s->sums) && tsa_size_mul(s->sums, 3, &sum) &&
            tsa_size_add(sum, 3 * s->ones + s->phi, &sum) &&
            tsa_size_add(sum, s->base, &s->total);
+}
+
+/* Many states on their way into one. */
+struct reduction {
+    const struct tsa_plan *plan;
+    struct tsa_state *dst;
+    const struct tsa_state *const *states;
+    size_t count;
+    struct scratch_sizes sizes;
+    size_t blocks;  /* of features */
+    char *scratch;  /* of threads, */
+    size_t stride;  /* so many bytes each */
+};
+/* Features f0..f1-1 of one kv head. */
+struct range {
+    size_t layer, kv_head, f0, f1;
+};
+
+/* Of a tree over n >= 2. */
+static size_t left_part(size_t n)
+{
+    size_t part = 1;
+    while (part < n - part)
+        part *= 2;
+    return part;
+}
+
+static size_t first_with_tokens(const struct reduction *r, size_t from, size_t to, size_t layer)
+{
+    while (from < to && tsa_state_layer(r->states[from], layer)->tokens == 0)
+        from++;
+    return from;
 }
 
 #define T float
@@ -109,6 +141,110 @@ enum tsa_status tsa_state_merge(const struct tsa_plan *plan, struct tsa_state *d
     dst->head.fold = plan->chunk;
     if (scratch)
         tsa_scratch_end(plan, ws, scratch, bytes);
+    return tsa_succeed(err);
+}
+
+static void reduce_task(const void *argument, size_t thread, size_t index)
+{
+    const struct reduction *r = argument;
+    const struct tsa_plan *p = r->plan;
+    const size_t head = index / r->blocks, f0 = index % r->blocks * p->block;
+    const size_t left = p->mono.total - f0;
+    const struct range at = {head / p->kv_heads, head % p->kv_heads, f0,
+                             f0 + (left < p->block ? left : p->block)};
+    void *scratch = r->scratch + thread * r->stride;
+    if (p->dtype == TSA_F32)
+        reduce_range_f32(r, scratch, &at);
+    else
+        reduce_range_f64(r, scratch, &at);
+}
+
+/* The window that stays open, and the counts: after the sums, for dst may be one of the states. */
+static void reduce_windows(const struct reduction *r, size_t layer)
+{
+    const struct tsa_plan *p = r->plan;
+    struct tsa_layer_head *to = tsa_state_layer(r->dst, layer);
+    const size_t first = first_with_tokens(r, 0, r->count, layer);
+    struct tsa_layer_head total = {0};
+    for (size_t i = first; i < r->count; i++)
+        total.tokens += tsa_state_layer(r->states[i], layer)->tokens;
+    if (first < r->count) {
+        const struct tsa_state *s = r->states[first];
+        struct tsa_layout dl, sl;
+        tsa_state_layout(r->dst, &dl);
+        tsa_state_layout(s, &sl);
+        total.window = tsa_state_layer(s, layer)->window;
+        for (size_t g = 0; s != r->dst && g < p->kv_heads; g++)
+            tsa_block_copy(p->elem, p->d, 0, (size_t)total.window,
+                           tsa_state_block(r->dst, &dl, p->elem, layer, g), &dl,
+                           tsa_state_block(s, &sl, p->elem, layer, g), &sl);
+    }
+    *to = total;
+}
+
+static enum tsa_status check_reduce(const struct tsa_plan *plan, struct tsa_state *dst,
+                                    const struct tsa_state *const *states, size_t count,
+                                    struct tsa_error *err)
+{
+    enum tsa_status status = tsa_state_check_replaced(plan, dst, "dst", err);
+    if (status != TSA_OK)
+        return status;
+    if (!states || count == 0)
+        return tsa_fail(err, TSA_EINVAL, states ? "count" : "states",
+                        states ? "count is 0: there is nothing to reduce" : "states is NULL");
+    for (size_t i = 0; i < count; i++) {
+        status = tsa_state_check(plan, states[i], false, "states", i, err);
+        if (status != TSA_OK)
+            return status;
+    }
+    for (size_t layer = 0; layer < plan->layers; layer++) {
+        uint64_t total = 0;
+        for (size_t i = 0; i < count; i++) {
+            const uint64_t tokens = tsa_state_tokens(states[i], layer);
+            if (tokens > UINT64_MAX - total)
+                return tsa_fail(err, TSA_EOVERFLOW, "states",
+                                "layer %zu would have 2^64 tokens or more", layer);
+            total += tokens;
+        }
+    }
+    return TSA_OK;
+}
+
+enum tsa_status tsa_state_reduce(const struct tsa_plan *plan, struct tsa_state *dst,
+                                 const struct tsa_state *const *states, size_t count,
+                                 struct tsa_error *err)
+{
+    const enum tsa_status status = check_reduce(plan, dst, states, count, err);
+    if (status != TSA_OK)
+        return status;
+    struct reduction r = {.plan = plan, .dst = dst, .states = states, .count = count};
+    size_t levels = 1, elements, bytes;
+    for (size_t n = count; n > 1; n -= n / 2) /* one per halving, rounded up */
+        levels++;
+    r.blocks = (plan->mono.total + plan->block - 1) / plan->block;
+    const size_t tasks = plan->layers * plan->kv_heads * r.blocks;
+    struct tsa_team team = {.plan = plan, .threads = tsa_team_threads(plan)};
+    if ((double)plan->state_bytes * (double)count < TSA_SPLIT_BYTES / 2)
+        team.threads = 1;
+    const size_t shares = (1 + team.threads) * sizeof *team.shares;
+    if (!scratch_sizes(plan, &r.sizes) ||
+        !tsa_size_mul(2 * (r.sizes.sums + r.sizes.ones), levels, &elements) ||
+        !tsa_size_add(elements, r.sizes.total + TSA_ALIGN, &elements) ||
+        !tsa_size_mul(tsa_round_up(elements, TSA_ALIGN), plan->elem, &r.stride) ||
+        !tsa_size_mul(r.stride, team.threads, &bytes) || !tsa_size_add(bytes, shares, &bytes))
+        return no_scratch(err, SIZE_MAX);
+    char *memory = tsa_allocate(&plan->allocator, bytes);
+    if (!memory)
+        return no_scratch(err, bytes);
+    team.shares = (struct tsa_share *)(void *)memory;
+    r.scratch = memory + shares;
+    const struct tsa_fpenv saved = tsa_fpenv_enter();
+    tsa_team_run(&team, 0, tasks, reduce_task, &r);
+    tsa_fpenv_leave(saved);
+    for (size_t layer = 0; layer < plan->layers; layer++)
+        reduce_windows(&r, layer);
+    dst->head.fold = plan->chunk;
+    tsa_release(&plan->allocator, memory, bytes);
     return tsa_succeed(err);
 }
 

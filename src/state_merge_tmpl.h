@@ -38,18 +38,34 @@ static void TSA_NAME(window_base)(const struct tsa_plan *p, const T *block,
     }
 }
 
-/* (hi, lo) and (ones_hi, ones_lo) of *a become features f0..f1-1 of the block, its window of
- * w >= 1 tokens folded in as one short chunk. */
-static void TSA_NAME(folded)(const struct tsa_plan *p, const T *block, const struct tsa_layout *l,
-                             size_t w, size_t f0, size_t f1, const struct TSA_NAME(arrays) * a)
+/* Features f0..f1-1 of a block. */
+struct TSA_NAME(rows) {
+    T *hi, *lo, *ones_hi, *ones_lo;
+};
+
+static struct TSA_NAME(rows) TSA_NAME(rows_of)(T *block, const struct tsa_layout *l, size_t f0)
+{
+    return (struct TSA_NAME(rows)){block + l->hi + f0 * l->ldv, block + l->lo + f0 * l->ldv,
+                                   block + l->ones_hi + f0, block + l->ones_lo + f0};
+}
+static void TSA_NAME(copy_rows)(const struct TSA_NAME(rows) * to,
+                                const struct TSA_NAME(rows) * from, size_t count, size_t ldv)
+{
+    memcpy(to->hi, from->hi, count * ldv * sizeof(T));
+    memcpy(to->lo, from->lo, count * ldv * sizeof(T));
+    memcpy(to->ones_hi, from->ones_hi, count * sizeof(T));
+    memcpy(to->ones_lo, from->ones_lo, count * sizeof(T));
+}
+
+/* A window of w >= 1 tokens, whose base is in *a, is folded into these rows as one short chunk. */
+static void TSA_NAME(fold_window)(const struct tsa_plan *p, const T *block,
+                                  const struct tsa_layout *l, size_t w, size_t f0, size_t f1,
+                                  const struct TSA_NAME(arrays) * a,
+                                  const struct TSA_NAME(rows) * rows)
 {
     const struct TSA_KERNELS *k = p->isa->TSA_TABLE;
     size_t count = f1 - f0, sums = count * l->ldv;
     ptrdiff_t ldv = (ptrdiff_t)l->ldv;
-    memcpy(a->hi, block + l->hi + f0 * l->ldv, sums * sizeof(T));
-    memcpy(a->lo, block + l->lo + f0 * l->ldv, sums * sizeof(T));
-    memcpy(a->ones_hi, block + l->ones_hi + f0, count * sizeof(T));
-    memcpy(a->ones_lo, block + l->ones_lo + f0, count * sizeof(T));
     for (size_t t = 0; t < w; t += TSA_TILE_TOKENS) {
         size_t n = w - t < TSA_TILE_TOKENS ? w - t : TSA_TILE_TOKENS;
         k->psi_t(&p->mono, f0, f1, n, a->base + t * p->mono.rows, TSA_TILE_TOKENS, NULL,
@@ -58,8 +74,20 @@ static void TSA_NAME(folded)(const struct tsa_plan *p, const T *block, const str
         k->update(count, l->ldv, n, a->phi, block + l->v + t * l->ldv, ldv, a->local, ldv,
                   t == 0, NULL);
     }
-    k->fold(sums, a->hi, a->lo, a->local, NULL);
-    k->fold(count, a->ones_hi, a->ones_lo, a->ones_local, NULL);
+    k->fold(sums, rows->hi, rows->lo, a->local, NULL);
+    k->fold(count, rows->ones_hi, rows->ones_lo, a->ones_local, NULL);
+}
+
+/* (hi, lo) and (ones_hi, ones_lo) of *a become features f0..f1-1 of the block, its window folded
+ * in. */
+static void TSA_NAME(folded)(const struct tsa_plan *p, const T *block, const struct tsa_layout *l,
+                             size_t w, size_t f0, size_t f1, const struct TSA_NAME(arrays) * a)
+{
+    const struct TSA_NAME(rows) from =
+        TSA_NAME(rows_of)((T *)(uintptr_t)block, l, f0); /* only read */
+    const struct TSA_NAME(rows) to = {a->hi, a->lo, a->ones_hi, a->ones_lo};
+    TSA_NAME(copy_rows)(&to, &from, f1 - f0, l->ldv);
+    TSA_NAME(fold_window)(p, block, l, w, f0, f1, a, &to);
 }
 
 /* Add src's history to the sums of dst; src may be dst. scratch is NULL if w = 0. */
@@ -133,6 +161,69 @@ static void TSA_NAME(export_block)(const struct tsa_plan *p, const void *from,
         (f1 - f0, p->dv, l->ldv, a.hi, a.lo, a.ones_hi, a.ones_lo, tuple,
          out + (ptrdiff_t)(f0 - start) * stride, stride);
     }
+}
+
+/* -- the tree ----------------------------------------------------------------------------------- */
+
+/* Rows of level `level` of a thread's scratch. */
+static struct TSA_NAME(rows) TSA_NAME(level)(const struct reduction *r, T *scratch, size_t level)
+{
+    T *hi = scratch + r->sizes.total + level * 2 * (r->sizes.sums + r->sizes.ones);
+    T *lo = hi + r->sizes.sums, *ones_hi = lo + r->sizes.sums;
+    return (struct TSA_NAME(rows)){hi, lo, ones_hi, ones_hi + r->sizes.ones};
+}
+
+/* Features f0..f1-1 of states from..to-1 together become the rows of `level`; those above it are
+ * used. The left part of the tree has the largest power of two of states that leaves some. */
+static void TSA_NAME(reduce_rows)(const struct reduction *r, T *scratch, const struct range *at,
+                                  size_t from, size_t to, size_t level)
+{
+    const struct tsa_plan *p = r->plan;
+    const struct TSA_NAME(rows) rows = TSA_NAME(level)(r, scratch, level);
+    const size_t count = at->f1 - at->f0;
+    struct tsa_layout l;
+    if (to - from == 1) {
+        const struct tsa_state *s = r->states[from];
+        tsa_state_layout(s, &l);
+        const struct TSA_NAME(rows) own = TSA_NAME(rows_of)(
+            tsa_state_block(s, &l, sizeof(T), at->layer, at->kv_head), &l, at->f0);
+        TSA_NAME(copy_rows)(&rows, &own, count, l.ldv);
+        return;
+    }
+    const size_t middle = from + left_part(to - from);
+    const size_t right = first_with_tokens(r, middle, to, at->layer);
+    if (right == to || first_with_tokens(r, from, middle, at->layer) == middle) {
+        const bool left = right == to;
+        TSA_NAME(reduce_rows)(r, scratch, at, left ? from : middle, left ? middle : to, level);
+        return;
+    }
+    TSA_NAME(reduce_rows)(r, scratch, at, from, middle, level);
+    TSA_NAME(reduce_rows)(r, scratch, at, middle, to, level + 1);
+    const struct TSA_NAME(rows) more = TSA_NAME(level)(r, scratch, level + 1);
+    const struct tsa_state *s = r->states[right]; /* whose window is the one that is open */
+    const size_t w = tsa_state_window(s, at->layer);
+    tsa_state_layout(s, &l);
+    if (w > 0) {
+        const T *block = tsa_state_block(s, &l, sizeof(T), at->layer, at->kv_head);
+        struct TSA_NAME(arrays) a;
+        TSA_NAME(carve)(p, scratch, &a);
+        TSA_NAME(window_base)(p, block, &l, w, &a);
+        TSA_NAME(fold_window)(p, block, &l, w, at->f0, at->f1, &a, &more);
+    }
+    const struct TSA_KERNELS *k = p->isa->TSA_TABLE;
+    k->merge(count * l.ldv, rows.hi, rows.lo, more.hi, more.lo);
+    k->merge(count, rows.ones_hi, rows.ones_lo, more.ones_hi, more.ones_lo);
+}
+
+static void TSA_NAME(reduce_range)(const struct reduction *r, void *scratch, const struct range *at)
+{
+    struct tsa_layout l;
+    TSA_NAME(reduce_rows)(r, scratch, at, 0, r->count, 0);
+    tsa_state_layout(r->dst, &l);
+    const struct TSA_NAME(rows) rows = TSA_NAME(level)(r, scratch, 0);
+    const struct TSA_NAME(rows) to = TSA_NAME(rows_of)(
+        tsa_state_block(r->dst, &l, sizeof(T), at->layer, at->kv_head), &l, at->f0);
+    TSA_NAME(copy_rows)(&to, &rows, at->f1 - at->f0, l.ldv);
 }
 
 #undef T

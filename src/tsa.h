@@ -149,7 +149,15 @@ struct tsa_options {
     void *(*allocate)(void *user, size_t bytes, size_t alignment); /**< both or neither */
     void (*release)(void *user, void *memory, size_t bytes);
     void *allocator_user;
-    void *reserved[8]; /**< must be NULL */
+    /** Run function(argument, i) once for every i below count, on any threads, any of them at the
+     *  same time, and return when all have ended. Calls then run on the caller's own threads; NULL
+     *  (default) means OpenMP. count is the number of threads that a call uses, at most `threads`.
+     *  It has to be usable wherever calls are made, also in several calls at once. The bits are the
+     *  same. */
+    void (*execute)(void *user, size_t count, void (*function)(void *argument, size_t index),
+                    void *argument);
+    void *execute_user;
+    void *reserved[6]; /**< must be NULL */
 };
 
 /** Set every option to its default. `size` is sizeof(struct tsa_options).
@@ -252,6 +260,19 @@ TSA_API enum tsa_status tsa_state_equal(const struct tsa_plan *plan, const struc
 TSA_API enum tsa_status tsa_state_merge(const struct tsa_plan *plan, struct tsa_state *dst,
                                         const struct tsa_state *src, struct tsa_workspace *ws,
                                         struct tsa_error *err);
+
+/** dst becomes what `count` states have absorbed together: a balanced binary tree of
+ *  tsa_state_merge() over their number, in this order (0 with 1, 2 with 3, ..., an odd last one
+ *  passes; then the results likewise), so that each sum passes through log2(count) additions, where
+ *  merging one after the other takes count (states are additive: paper section 3.5). Empty states
+ *  change nothing. The windows of all but the first that is not empty are folded; that one's stays
+ *  open. Replaces dst, which may be one of the states; reads the others, which may repeat. Parallel
+ *  over layers, kv heads and features; allocates scratch. count = 0 is TSA_EINVAL. After a failure
+ *  dst is as it was. TSA_EINVAL, TSA_EFORMAT, TSA_EMISMATCH, TSA_EOVERFLOW (2^64 tokens or more),
+ *  TSA_ENOMEM (argument ws). Thread-safe for distinct dst. */
+TSA_API enum tsa_status tsa_state_reduce(const struct tsa_plan *plan, struct tsa_state *dst,
+                                         const struct tsa_state *const *states, size_t count,
+                                         struct tsa_error *err) TSA_MUST_CHECK;
 
 /** Read-only look at the sums of one kv head. Valid until the state changes or moves. */
 struct tsa_view {
@@ -366,6 +387,64 @@ TSA_API enum tsa_status tsa_absorb(const struct tsa_plan *plan, struct tsa_state
                                    size_t batch, size_t layer, size_t tokens,
                                    const struct tsa_tensor *k, const struct tsa_tensor *v,
                                    struct tsa_workspace *ws, struct tsa_error *err) TSA_MUST_CHECK;
+
+/* Sequences of different lengths in one call. The bits are those of one call for each sequence; an
+ * empty sequence leaves its state as it was. States must be distinct. Errors and threads: as
+ * tsa_prefill(), with TSA_EINVAL for offsets and lengths that cannot be. In errors `token` counts
+ * from the start of the sequence. */
+
+/** tsa_prefill() of sequences that lie one after another: the tokens of sequence b are the rows
+ *  offsets[b] .. offsets[b+1]-1 along the token axis of
+ *
+ *      q [heads][rows][head_dim]       k [kv_heads][rows][head_dim]
+ *      v [kv_heads][rows][value_dim]   o [heads][rows][value_dim]
+ *
+ *  whose batch strides are not used. `offsets` holds batch+1 numbers, none negative or smaller than
+ *  the one before it; offsets[0] need not be 0. Rows of no sequence are neither read nor written. */
+TSA_API enum tsa_status tsa_prefill_packed(const struct tsa_plan *plan,
+                                           struct tsa_state *const *states, size_t batch,
+                                           size_t layer, const int64_t *offsets,
+                                           const struct tsa_tensor *q, const struct tsa_tensor *k,
+                                           const struct tsa_tensor *v, const struct tsa_tensor *o,
+                                           struct tsa_workspace *ws,
+                                           struct tsa_error *err) TSA_MUST_CHECK;
+
+/** tsa_prefill_packed() without queries. */
+TSA_API enum tsa_status tsa_absorb_packed(const struct tsa_plan *plan,
+                                          struct tsa_state *const *states, size_t batch,
+                                          size_t layer, const int64_t *offsets,
+                                          const struct tsa_tensor *k, const struct tsa_tensor *v,
+                                          struct tsa_workspace *ws,
+                                          struct tsa_error *err) TSA_MUST_CHECK;
+
+/** tsa_prefill() of which sequence b has only its first lengths[b] tokens, 0 <= lengths[b] <=
+ *  tokens. The rows behind them, the pads, are neither read nor written: they may hold NaN. */
+TSA_API enum tsa_status tsa_prefill_padded(const struct tsa_plan *plan,
+                                           struct tsa_state *const *states, size_t batch,
+                                           size_t layer, size_t tokens, const int64_t *lengths,
+                                           const struct tsa_tensor *q, const struct tsa_tensor *k,
+                                           const struct tsa_tensor *v, const struct tsa_tensor *o,
+                                           struct tsa_workspace *ws,
+                                           struct tsa_error *err) TSA_MUST_CHECK;
+
+/** tsa_prefill_padded() without queries. */
+TSA_API enum tsa_status tsa_absorb_padded(const struct tsa_plan *plan,
+                                          struct tsa_state *const *states, size_t batch,
+                                          size_t layer, size_t tokens, const int64_t *lengths,
+                                          const struct tsa_tensor *k, const struct tsa_tensor *v,
+                                          struct tsa_workspace *ws,
+                                          struct tsa_error *err) TSA_MUST_CHECK;
+
+/** tsa_decode() of some of the sequences that an engine holds: `slots` lists `count` of them, and
+ *  slot s is states[s] with batch index s in q, k, v and o. States in no slot of the list may be
+ *  NULL; slots must be distinct and not negative. In errors `sequence` is the slot. (For rows that
+ *  lie in the order of the list, call tsa_decode() with a list of their states.) */
+TSA_API enum tsa_status tsa_decode_slots(const struct tsa_plan *plan,
+                                         struct tsa_state *const *states, const int64_t *slots,
+                                         size_t count, size_t layer, const struct tsa_tensor *q,
+                                         const struct tsa_tensor *k, const struct tsa_tensor *v,
+                                         const struct tsa_tensor *o, struct tsa_workspace *ws,
+                                         struct tsa_error *err) TSA_MUST_CHECK;
 
 /** Outputs only: each of `queries` rows per head sees all tokens absorbed so far. Reads the states,
  *  which may repeat. A state without tokens has nothing to average: TSA_EINVAL. Other errors as

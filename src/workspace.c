@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Scratch memory: one room per thread, then the slots of a wave of chunks. */
+/* Scratch memory: what the team shares, one room per thread, then the slots of a wave of chunks. */
 #include "config.h"
 
 #include <string.h>
@@ -102,6 +102,13 @@ size_t tsa_wave_slots(const struct tsa_plan *plan, size_t threads)
     return fit < 2 ? 0 : fit < wanted ? fit : wanted;
 }
 
+/* Shares of the team, then the order of long items and the loads of threads. */
+static size_t team_bytes(size_t threads)
+{
+    return (1 + threads) * sizeof(struct tsa_share) +
+           tsa_round_up((TSA_LONG_ITEMS + 1) * threads * sizeof(size_t), TSA_ALIGN);
+}
+
 static size_t workspace_bytes(const struct tsa_plan *plan, size_t threads)
 {
     size_t elements, bytes;
@@ -109,6 +116,7 @@ static size_t workspace_bytes(const struct tsa_plan *plan, size_t threads)
     if (!tsa_size_mul(plan->room.total, threads, &elements) ||
         !tsa_size_add(elements, tsa_wave_slots(plan, threads) * plan->slot.total, &elements) ||
         !tsa_size_mul(elements, plan->elem, &bytes) ||
+        !tsa_size_add(bytes, team_bytes(threads), &bytes) ||
         !tsa_size_add(bytes > merge ? bytes : merge,
                       tsa_round_up(sizeof(struct tsa_workspace), TSA_ALIGN), &bytes) ||
         bytes > (size_t)PTRDIFF_MAX)
@@ -209,7 +217,9 @@ static char *first_room(struct tsa_workspace *ws)
 static size_t call_bytes(const struct tsa_call *call)
 {
     const struct tsa_plan *plan = call->plan;
-    return (call->threads * plan->room.total + call->slots * plan->slot.total) * plan->elem;
+    return team_bytes(call->team.threads) +
+           (call->team.threads * plan->room.total + call->wave_slots * plan->slot.total) *
+               plan->elem;
 }
 
 enum tsa_status tsa_workspace_check(const struct tsa_plan *plan, const struct tsa_workspace *ws,
@@ -233,22 +243,29 @@ enum tsa_status tsa_call_begin(struct tsa_call *call, struct tsa_workspace *ws,
     const enum tsa_status status = tsa_workspace_check(plan, ws, 0, err);
     if (status != TSA_OK)
         return status;
+    struct tsa_team *team = &call->team;
+    *team = (struct tsa_team){.plan = plan, .threads = tsa_team_threads(plan)};
+    char *memory;
     if (ws) {
-        if (call->threads > ws->threads)
-            call->threads = ws->threads;
-        call->slots = tsa_wave_slots(plan, call->threads);
-        if (call->slots > ws->slots)
-            call->slots = ws->slots;
-        call->scratch = first_room(ws);
+        if (team->threads > ws->threads)
+            team->threads = ws->threads;
+        call->wave_slots = tsa_wave_slots(plan, team->threads);
+        if (call->wave_slots > ws->slots)
+            call->wave_slots = ws->slots;
+        memory = first_room(ws);
     } else {
-        call->slots = tsa_wave_slots(plan, call->threads);
+        call->wave_slots = tsa_wave_slots(plan, team->threads);
         const size_t bytes = call_bytes(call);
-        call->scratch = tsa_allocate(&plan->allocator, bytes);
-        if (!call->scratch)
+        memory = tsa_allocate(&plan->allocator, bytes);
+        if (!memory)
             return tsa_fail(err, TSA_ENOMEM, "ws", "no memory for %zu bytes of scratch", bytes);
     }
-    if (plan->wave && call->slots > plan->wave)
-        call->slots = plan->wave;
+    if (plan->wave && call->wave_slots > plan->wave)
+        call->wave_slots = plan->wave;
+    team->shares = (struct tsa_share *)(void *)memory;
+    call->order = (size_t *)(void *)(team->shares + 1 + team->threads);
+    call->loads = call->order + TSA_LONG_ITEMS * team->threads;
+    call->scratch = memory + team_bytes(team->threads);
     return TSA_OK;
 }
 
@@ -256,8 +273,8 @@ void tsa_call_end(struct tsa_call *call, struct tsa_workspace *ws)
 {
     if (ws)
         return;
-    call->slots = tsa_wave_slots(call->plan, call->threads);
-    tsa_release(&call->plan->allocator, call->scratch, call_bytes(call));
+    call->wave_slots = tsa_wave_slots(call->plan, call->team.threads);
+    tsa_release(&call->plan->allocator, call->team.shares, call_bytes(call));
 }
 
 void *tsa_scratch_begin(const struct tsa_plan *plan, struct tsa_workspace *ws, size_t bytes)

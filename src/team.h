@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT */
+/* Tasks shared out to a team of threads: OpenMP's, or those of the caller's executor. */
+#ifndef TSA_TEAM_H
+#define TSA_TEAM_H
+
+#include <stdatomic.h>
+
+#include "internal.h"
+
+/* Tasks next .. end-1, drawn one by one. One cache line each. */
+struct tsa_share {
+    _Alignas(TSA_ALIGN) atomic_size_t next;
+    size_t end;
+    double most; /* what the thread of this share has found, where tasks look for something */
+};
+
+/* Task `index`, on a thread that alone uses the number `thread` while it runs. */
+typedef void (*tsa_task)(const void *argument, size_t thread, size_t index);
+
+/* What one call runs its tasks with. */
+struct tsa_team {
+    const struct tsa_plan *plan; /* its executor */
+    size_t threads; /* at most; 1 for what is not worth more, else the plan's or the workspace's */
+    struct tsa_share *shares;    /* 1 + threads */
+};
+
+/* Threads that a call may use now: 1 where OpenMP would nest, or cannot run after a fork. */
+size_t tsa_team_threads(const struct tsa_plan *plan);
+
+/* Run tasks 0 .. count-1; all have ended, and what they wrote can be read, when it returns. The
+ * first `queue` of them are drawn in order by all threads; of the others each thread has its own
+ * part, the same one for the same count, and takes from those of the others when that is done. So
+ * threads meet the memory again that they touched first, and none is idle while there are tasks.
+ * Right for any number of threads that are granted. The caller is in the floating-point mode of the
+ * arithmetic; the others enter it. */
+void tsa_team_run(const struct tsa_team *team, size_t queue, size_t count, tsa_task task,
+                  const void *argument);
+
+#endif
