@@ -20,7 +20,7 @@ static const char usage_text[] =
     "           (16), dv value_dim (64), t terms (3), c chunk (by the shape).\n"
     "           Example: prefill:b1:h8:n8192:d16:dv64:t3. Without one: the list of --list.\n"
     "\n"
-    "  --threads T    threads (1; 0: as many as the library would take)\n"
+    "  --threads T    threads (1, with --scaling 0; 0: as many as the library would take)\n"
     "  --isa NAME     instruction set (the best usable)\n"
     "  --dtype T      f32 (default) or f64\n"
     "  --seconds S    shortest time of one repeat (0.01)\n"
@@ -33,6 +33,7 @@ static const char usage_text[] =
     "  --max-mb M     with --grid: largest state, MiB (256)\n"
     "  --min-elements E  with --grid: smallest state (0)\n"
     "  --odd          with --grid: only the odd shapes\n"
+    "  --scaling      speedup with 1 to --threads threads, of a list of cases or of the PROBLEMs\n"
     "  --csv, --json  other output;  --list  print the standard problems;  --help\n"
     "\n"
     "Columns and method: doc/bench.md.\n";
@@ -70,7 +71,7 @@ static bool parse_count(const char *text, double low, double high, double *value
 struct settings {
     struct bench_options options;
     struct bench_grid_options grid;
-    bool run_kernels, run_grid, list, help;
+    bool run_kernels, run_grid, run_scaling, threads_given, list, help;
 };
 
 enum {
@@ -87,6 +88,7 @@ enum {
     MAX_MB,
     MIN_ELEMENTS,
     ODD,
+    SCALING,
     CSV,
     JSON,
     LIST,
@@ -104,6 +106,7 @@ static int set(struct settings *s, int option, const char *value)
         if (!parse_count(value, 0, 1024, &x))
             return usage("--threads", value, "a whole number 0..1024 is wanted");
         s->options.threads = (int)x;
+        s->threads_given = true;
         break;
     case ISA:
         s->options.isa = NULL;
@@ -155,6 +158,9 @@ static int set(struct settings *s, int option, const char *value)
     case ODD:
         s->grid.odd_only = true;
         break;
+    case SCALING:
+        s->run_scaling = true;
+        break;
     case CSV:
         s->options.csv = true;
         break;
@@ -189,6 +195,7 @@ static int parse(int argc, char **argv, struct settings *s)
         {"max-mb", required_argument, NULL, MAX_MB},
         {"min-elements", required_argument, NULL, MIN_ELEMENTS},
         {"odd", no_argument, NULL, ODD},
+        {"scaling", no_argument, NULL, SCALING},
         {"csv", no_argument, NULL, CSV},
         {"json", no_argument, NULL, JSON},
         {"list", no_argument, NULL, LIST},
@@ -211,6 +218,11 @@ static int parse(int argc, char **argv, struct settings *s)
         return usage("--csv", "--json", "one of them is wanted");
     if ((s->run_grid || s->run_kernels) && s->options.json)
         return usage("--json", s->run_grid ? "--grid" : "--kernels", "takes --csv only");
+    if (s->run_scaling &&
+        (s->run_grid || s->run_kernels || s->options.contenders || s->options.timing.cold))
+        return usage("--scaling", "", "not with --grid, --kernels, --contenders or --cold");
+    if (s->run_scaling && !s->threads_given)
+        s->options.threads = 0;
     return 0;
 }
 
@@ -271,7 +283,7 @@ int tsa_bench_main(int argc, char **argv)
         return 0;
     }
     const bool given = optind < argc;
-    const size_t wanted = given ? (size_t)(argc - optind) : standard_count;
+    const size_t wanted = given ? (size_t)(argc - optind) : s.run_scaling ? 0 : standard_count;
     if (wanted > MOST_PROBLEMS) {
         fprintf(stderr, "tsa bench: at most %d problems at once\n", MOST_PROBLEMS);
         return USAGE;
@@ -298,9 +310,12 @@ int tsa_bench_main(int argc, char **argv)
         result = bench_kernels(&s.options, &problems[0], &machine);
     else if (s.run_grid)
         result = bench_grid(&s.options, &s.grid, &machine);
+    else if (s.run_scaling)
+        result = bench_scaling(&s.options, problems, count, &machine);
     else
         result = run(&s, problems, count, &machine);
-    compare_peaks(&machine);
+    if (!s.run_scaling)
+        compare_peaks(&machine);
     if (fflush(stdout) || ferror(stdout)) {
         fprintf(stderr, "tsa bench: cannot write to standard output\n");
         return 1;

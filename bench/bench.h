@@ -54,6 +54,7 @@ struct bench_stats {
 struct bench_work {
     bool (*run)(void *context, size_t iterations);
     void *context;
+    bool (*before)(void *context); /* ahead of each repeat, outside the clock; may be NULL */
 };
 
 double bench_now(void);
@@ -113,6 +114,18 @@ double bench_row_error(const struct bench_inputs *in, const struct bench_problem
 double bench_error_bound(enum tsa_dtype dtype);
 void *bench_memory(size_t bytes);
 
+/* -- threads (region.c) ---------------------------------------------------------------------- */
+
+/* What it costs to have threads at all. */
+struct bench_region {
+    int threads, granted;   /* asked for, and given by OpenMP */
+    double region, barrier; /* shortest seconds of an empty parallel region, and of a barrier */
+};
+/* One thread costs nothing, as no region is opened for it. */
+bool bench_region_measure(struct bench_region *region, int threads);
+/* An empty region: the team has its size, and is awake. */
+void bench_region_enter(int threads);
+
 /* -- the operators (op.c, op_report.c) ------------------------------------------------------- */
 
 struct bench_options {
@@ -123,11 +136,23 @@ struct bench_options {
     bool csv, json, contenders;
 };
 
+/* Sequences that lie one after another in the n tokens of a problem of batch 1: sequence i has
+ * tokens offsets[i] .. offsets[i+1]-1. */
+struct bench_packing {
+    size_t count;
+    const int64_t *offsets;
+};
+
 struct bench_op_state {
     struct bench_problem problem;
     struct bench_inputs in;
     struct tsa_plan *plan;
     struct tsa_state **states;
+    size_t sequences; /* states */
+    bool borrowed;    /* the states are another's */
+    void *block;      /* the memory of all states of packed sequences */
+    int64_t *offsets; /* of packed sequences, else NULL */
+    bool append;      /* passes of prefill and absorb do not reset the states */
     struct tsa_workspace *ws;
     size_t chunk;
     uint64_t steps;    /* decoding steps so far */
@@ -152,7 +177,28 @@ struct bench_result {
 /* Plan, states, inputs and a workspace for a problem; prints what fails. */
 struct bench_op_state *bench_op_create(const struct bench_problem *problem,
                                        const struct bench_options *options);
+/* The same with sequences packed (prefill and absorb) unless packing is NULL, and with the inputs
+ * and the states of others, which are at least as large and outlive it, unless those are NULL. A
+ * state of another number of heads does not fit: then it has its own. */
+struct bench_op_state *bench_op_create_from(const struct bench_problem *problem,
+                                            const struct bench_options *options,
+                                            const struct bench_packing *packing,
+                                            const struct bench_op_state *inputs,
+                                            const struct bench_op_state *states);
 void bench_op_destroy(struct bench_op_state *op);
+/* Forget all tokens. */
+bool bench_op_reset(struct bench_op_state *op);
+/* The states of a decoding problem as they are when its clock starts. */
+bool bench_op_start_decode(struct bench_op_state *op);
+/* Bytes of the outputs of bench_op_replay. */
+size_t bench_op_record_bytes(const struct bench_op_state *op);
+/* Compute once from empty states, or decode a chunk and a few steps more after the n tokens. The
+ * outputs are copied to `record`, or compared with it: then *differ counts the rows that differ. */
+bool bench_op_replay(struct bench_op_state *op, void *record, bool compare, size_t *differ);
+/* *equal: the states of both, which are of the same problem, have the same bits. */
+bool bench_op_states_equal(struct bench_op_state *a, const struct bench_op_state *b, bool *equal);
+/* Say what failed, op->err being about it; always false. */
+bool bench_op_complain(const struct bench_op_state *op, const char *what);
 /* Compute once, leave the largest error on sampled rows in op->max_error. */
 bool bench_op_verify(struct bench_op_state *op);
 bool bench_op_work(void *op, size_t iterations);
@@ -184,7 +230,7 @@ void contender_run(struct contender *c, size_t n, const float *q, const float *k
 /* One line about the libraries behind them. */
 void contender_describe(FILE *file, const char *prefix);
 
-/* -- output (report.c), grid (grid.c), kernels (kernels.c) ----------------------------------- */
+/* -- output (report.c), grid (grid.c), kernels (kernels.c), scaling (scaling.c) -------------- */
 
 void bench_report_begin(const struct bench_options *options, const struct bench_machine *machine);
 void bench_report(const struct bench_options *options, const struct bench_result *result);
@@ -200,5 +246,26 @@ int bench_grid(const struct bench_options *options, const struct bench_grid_opti
                struct bench_machine *machine);
 int bench_kernels(const struct bench_options *options, const struct bench_problem *problem,
                   struct bench_machine *machine);
+
+/* A case on some number of threads. */
+struct bench_scaling_result {
+    const char *id, *name; /* of the case */
+    char problem[128];
+    const char *isa, *compute;
+    bool weak;
+    size_t chunk;
+    struct bench_region region; /* of so many threads */
+    struct bench_stats stats;
+    double speedup, efficiency, max_error;
+    const char *verified;
+};
+/* Every case on 1 to machine->threads threads, or these problems instead of the cases. */
+int bench_scaling(const struct bench_options *options, const struct bench_problem *problems,
+                  size_t count, const struct bench_machine *machine);
+void bench_scaling_report_begin(const struct bench_options *options,
+                                const struct bench_machine *machine,
+                                const struct bench_region *regions, size_t count);
+void bench_scaling_report(const struct bench_options *options,
+                          const struct bench_scaling_result *result);
 
 #endif

@@ -254,7 +254,7 @@ static bool S(kernel_table)(const struct bench_options *options, const char *isa
             ok = false;
             break;
         }
-        const struct bench_work timed = {S(kernel_run), &work};
+        const struct bench_work timed = {.run = S(kernel_run), .context = &work};
         struct bench_stats stats;
         ok = bench_measure(&options->timing, &timed, 1, &stats);
         if (ok)

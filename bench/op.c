@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "bench.h"
 
@@ -22,11 +23,16 @@ static size_t kv_heads(const struct bench_problem *p)
     return p->kv_heads ? p->kv_heads : p->heads;
 }
 
-/* Say what failed; always false. */
-static bool complain(const struct bench_op_state *op, const char *what)
+bool bench_op_complain(const struct bench_op_state *op, const char *what)
 {
     fprintf(stderr, "tsa bench: %s: %s: %s\n", op->problem.text, what,
             op->err.text[0] ? op->err.text : tsa_status_string(op->err.status));
+    return false;
+}
+
+static bool no_memory(const struct bench_problem *problem, const char *what)
+{
+    fprintf(stderr, "tsa bench: %s: not enough memory for the %s\n", problem->text, what);
     return false;
 }
 
@@ -36,7 +42,7 @@ static bool create_plan(struct bench_op_state *op, const struct bench_options *o
     struct tsa_options options;
 
     if (tsa_options_init(&options, sizeof options) != TSA_OK)
-        return complain(op, "options");
+        return bench_op_complain(op, "options");
     options.head_dim = p->d;
     options.value_dim = p->dv;
     options.terms = p->terms;
@@ -47,64 +53,126 @@ static bool create_plan(struct bench_op_state *op, const struct bench_options *o
     options.threads = o->threads;
     options.isa = o->isa;
     if (tsa_plan_create(&options, &op->plan, &op->err) != TSA_OK)
-        return complain(op, "plan");
+        return bench_op_complain(op, "plan");
     op->chunk = tsa_plan_chunk(op->plan);
     if (tsa_workspace_create(op->plan, 0, &op->ws, &op->err) != TSA_OK)
-        return complain(op, "workspace");
-    op->states = calloc(p->batch, sizeof(struct tsa_state *));
-    for (size_t i = 0; op->states && !is_softmax(p->op) && i < p->batch; i++)
-        if (tsa_state_create(op->plan, &op->states[i], &op->err) != TSA_OK)
-            return complain(op, "state");
-    return op->states;
+        return bench_op_complain(op, "workspace");
+    return true;
 }
 
-struct bench_op_state *bench_op_create(const struct bench_problem *problem,
-                                       const struct bench_options *options)
+/* Packed sequences may be very many: their states lie in one block. */
+static bool create_states(struct bench_op_state *op, const struct bench_op_state *from)
 {
-    struct bench_op_state *op = calloc(1, sizeof *op);
-    if (!op)
-        return NULL;
-    op->problem = *problem;
-    op->cold = options->timing.cold;
-    op->step = op->fold = HUGE_VAL;
-    size_t ring = problem->n, out_tokens = problem->n;
-    if (problem->op == BENCH_DECODE) {
-        const size_t row = problem->batch * problem->heads * (problem->d + problem->dv) * 16;
+    const struct bench_problem *p = &op->problem;
+    if (from && from->sequences >= op->sequences && from->problem.heads == p->heads &&
+        kv_heads(&from->problem) == kv_heads(p)) {
+        op->states = from->states;
+        op->borrowed = true;
+        return true;
+    }
+    op->states = calloc(op->sequences, sizeof *op->states);
+    if (!op->states)
+        return no_memory(p, "states");
+    if (is_softmax(p->op))
+        return true;
+    const size_t bytes = (tsa_state_bytes(op->plan) + 63) / 64 * 64;
+    if (op->offsets && !(op->block = bench_memory(op->sequences * bytes)))
+        return no_memory(p, "states");
+    for (size_t i = 0; i < op->sequences; i++) {
+        char *memory = op->block ? (char *)op->block + i * bytes : NULL;
+        const enum tsa_status status =
+            memory ? tsa_state_init(op->plan, memory, bytes, &op->states[i], &op->err)
+                   : tsa_state_create(op->plan, &op->states[i], &op->err);
+        if (status != TSA_OK)
+            return bench_op_complain(op, "state");
+    }
+    return true;
+}
+
+static bool create_inputs(struct bench_op_state *op, const struct bench_op_state *from,
+                          enum tsa_dtype dtype)
+{
+    const struct bench_problem *p = &op->problem;
+    size_t ring = p->n, out_tokens = p->n;
+    if (from) {
+        op->in = from->in;
+        memset(op->in.memory, 0, sizeof op->in.memory);
+        return true;
+    }
+    if (p->op == BENCH_DECODE) {
+        const size_t row = p->batch * p->heads * (p->d + p->dv) * 16;
         ring = RING_BYTES / row;
         ring = ring < FRESH ? FRESH : ring > 4096 ? 4096 : ring;
         out_tokens = 1;
-    } else if (problem->op != BENCH_PREFILL && problem->op != BENCH_SOFTMAX) {
+    } else if (p->op != BENCH_PREFILL && p->op != BENCH_SOFTMAX) {
         out_tokens = 1;
     }
-    if (!create_plan(op, options) ||
-        !bench_inputs_create(&op->in, problem, ring, out_tokens, options->dtype,
-                             problem->op == BENCH_DECODE)) {
-        if (op->plan && op->states)
-            fprintf(stderr, "tsa bench: %s: not enough memory\n", problem->text);
+    return bench_inputs_create(&op->in, p, ring, out_tokens, dtype, p->op == BENCH_DECODE) ||
+           no_memory(p, "inputs and outputs");
+}
+
+static bool copy_offsets(struct bench_op_state *op, const struct bench_packing *packing)
+{
+    if (!packing)
+        return true;
+    op->offsets = malloc((packing->count + 1) * sizeof *op->offsets);
+    if (!op->offsets)
+        return no_memory(&op->problem, "offsets");
+    memcpy(op->offsets, packing->offsets, (packing->count + 1) * sizeof *op->offsets);
+    return true;
+}
+
+struct bench_op_state *bench_op_create_from(const struct bench_problem *problem,
+                                            const struct bench_options *options,
+                                            const struct bench_packing *packing,
+                                            const struct bench_op_state *inputs,
+                                            const struct bench_op_state *states)
+{
+    struct bench_op_state *op = calloc(1, sizeof *op);
+    if (!op) {
+        no_memory(problem, "problem");
+        return NULL;
+    }
+    op->problem = *problem;
+    op->sequences = packing ? packing->count : problem->batch;
+    op->cold = options->timing.cold;
+    op->step = op->fold = HUGE_VAL;
+    if (!create_plan(op, options) || !copy_offsets(op, packing) || !create_states(op, states) ||
+        !create_inputs(op, inputs, options->dtype)) {
         bench_op_destroy(op);
         return NULL;
     }
     return op;
 }
 
+struct bench_op_state *bench_op_create(const struct bench_problem *problem,
+                                       const struct bench_options *options)
+{
+    return bench_op_create_from(problem, options, NULL, NULL, NULL);
+}
+
 void bench_op_destroy(struct bench_op_state *op)
 {
     if (!op)
         return;
-    for (size_t i = 0; op->states && i < op->problem.batch; i++)
-        tsa_state_destroy(op->states[i]);
-    free(op->states);
+    if (!op->borrowed) {
+        for (size_t i = 0; op->states && i < op->sequences; i++)
+            tsa_state_destroy(op->states[i]);
+        free(op->states);
+    }
+    free(op->block);
+    free(op->offsets);
     tsa_workspace_destroy(op->ws);
     tsa_plan_destroy(op->plan);
     bench_inputs_destroy(&op->in);
     free(op);
 }
 
-static bool reset(struct bench_op_state *op)
+bool bench_op_reset(struct bench_op_state *op)
 {
-    for (size_t i = 0; i < op->problem.batch; i++)
+    for (size_t i = 0; i < op->sequences; i++)
         if (tsa_state_reset(op->plan, op->states[i], &op->err) != TSA_OK)
-            return complain(op, "reset");
+            return bench_op_complain(op, "reset");
     return true;
 }
 
@@ -119,7 +187,7 @@ static bool absorb(struct bench_op_state *op, size_t tokens)
         const struct tsa_tensor v = bench_at(&op->in.v, 0, 0, at);
         if (tsa_absorb(op->plan, op->states, p->batch, 0, piece, &k, &v, op->ws, &op->err) !=
             TSA_OK)
-            return complain(op, "absorb");
+            return bench_op_complain(op, "absorb");
         tokens -= piece;
     }
     return true;
@@ -138,7 +206,7 @@ static bool decode(struct bench_op_state *op, size_t row)
     const struct tsa_tensor v = bench_at(&op->in.v, 0, 0, row);
     if (tsa_decode(op->plan, op->states, op->problem.batch, 0, &q, &k, &v, &op->in.o, op->ws,
                    &op->err) != TSA_OK)
-        return complain(op, "decode");
+        return bench_op_complain(op, "decode");
     return true;
 }
 
@@ -152,16 +220,21 @@ static bool once(struct bench_op_state *op)
 
     switch (p->op) {
     case BENCH_PREFILL:
-        if (!reset(op))
+        if (!op->append && !bench_op_reset(op))
             return false;
-        status = tsa_prefill(op->plan, op->states, p->batch, 0, p->n, &in->q, &in->k, &in->v,
-                             &in->o, op->ws, &op->err);
+        status = op->offsets
+                     ? tsa_prefill_packed(op->plan, op->states, op->sequences, 0, op->offsets,
+                                          &in->q, &in->k, &in->v, &in->o, op->ws, &op->err)
+                     : tsa_prefill(op->plan, op->states, p->batch, 0, p->n, &in->q, &in->k, &in->v,
+                                   &in->o, op->ws, &op->err);
         break;
     case BENCH_ABSORB:
-        if (!reset(op))
+        if (!op->append && !bench_op_reset(op))
             return false;
-        status =
-            tsa_absorb(op->plan, op->states, p->batch, 0, p->n, &in->k, &in->v, op->ws, &op->err);
+        status = op->offsets ? tsa_absorb_packed(op->plan, op->states, op->sequences, 0,
+                                                 op->offsets, &in->k, &in->v, op->ws, &op->err)
+                             : tsa_absorb(op->plan, op->states, p->batch, 0, p->n, &in->k, &in->v,
+                                          op->ws, &op->err);
         break;
     case BENCH_SOFTMAX:
         status = tsa_softmax(op->plan, p->batch, p->n, p->n, 1, &in->q, &in->k, &in->v, &in->o,
@@ -174,7 +247,7 @@ static bool once(struct bench_op_state *op)
     case BENCH_DECODE:
         break;
     }
-    return status == TSA_OK || complain(op, "call");
+    return status == TSA_OK || bench_op_complain(op, "call");
 }
 
 bool bench_op_work(void *context, size_t iterations)
@@ -212,7 +285,7 @@ static bool query(struct bench_op_state *op, size_t row)
     const struct tsa_tensor q = bench_at(&op->in.q, 0, 0, row);
     if (tsa_query(op->plan, (const struct tsa_state *const *)op->states, op->problem.batch, 0, 1,
                   &q, &op->in.o, op->ws, &op->err) != TSA_OK)
-        return complain(op, "query");
+        return bench_op_complain(op, "query");
     return true;
 }
 
@@ -242,10 +315,44 @@ static void check(struct bench_op_state *op, size_t q_row, size_t o_row, size_t 
     }
 }
 
+/* Compare some rows of the first, the middle and the last of packed sequences. */
+static void check_packed(struct bench_op_state *op)
+{
+    const struct bench_problem *p = &op->problem;
+    const size_t sample[3] = {0, op->sequences / 2, op->sequences - 1};
+    for (int i = 0; i < 3; i++) {
+        const size_t first = (size_t)op->offsets[sample[i]];
+        const size_t tokens = (size_t)op->offsets[sample[i] + 1] - first;
+        struct bench_inputs in = op->in;
+        in.q = bench_at(&in.q, 0, 0, first);
+        in.k = bench_at(&in.k, 0, 0, first);
+        in.v = bench_at(&in.v, 0, 0, first);
+        in.ring = tokens;
+        for (size_t t = 0; t < tokens; t += (tokens + 1) / 2) {
+            const size_t row = t ? tokens - 1 : 0, h = p->heads - 1;
+            const void *o = bench_at(&op->in.o, 0, h, first + row).data;
+            const double e = bench_row_error(&in, p, 0, h, row, row + 1, o);
+            if (!(e <= op->max_error))
+                op->max_error = e;
+        }
+    }
+}
+
+/* n tokens absorbed: the window is as full as that leaves it. */
+static bool start_context(struct bench_op_state *op)
+{
+    return bench_op_reset(op) && absorb(op, op->problem.n);
+}
+
+bool bench_op_start_decode(struct bench_op_state *op)
+{
+    return start_context(op) && bench_op_fill_window(op, 0);
+}
+
 static bool verify_decode(struct bench_op_state *op)
 {
     const size_t steps = op->chunk + 3 < 80 ? op->chunk + 3 : 80;
-    if (!reset(op) || !absorb(op, op->problem.n))
+    if (!start_context(op))
         return false;
     for (size_t s = 0; s < steps; s++) {
         const size_t row = (op->problem.n + s) % op->in.ring;
@@ -268,6 +375,10 @@ bool bench_op_verify(struct bench_op_state *op)
     case BENCH_SOFTMAX:
         if (!once(op))
             return false;
+        if (op->offsets) {
+            check_packed(op);
+            return true;
+        }
         for (size_t t = 0; t < n; t += n / 11 + 1)
             check(op, t, t, t + 1);
         check(op, n - 1, n - 1, n);
@@ -284,6 +395,85 @@ bool bench_op_verify(struct bench_op_state *op)
         return true;
     }
     return false;
+}
+
+/* Rows per head that a replay puts out. */
+static size_t record_rows(const struct bench_op_state *op)
+{
+    switch (op->problem.op) {
+    case BENCH_PREFILL:
+    case BENCH_SOFTMAX:
+        return op->problem.n;
+    case BENCH_DECODE: /* across a fold, and a little after it */
+        return op->chunk + 3;
+    case BENCH_SOFTMAX_DECODE:
+        return 1;
+    case BENCH_ABSORB:
+        return 0;
+    }
+    return 0;
+}
+
+static size_t row_bytes(const struct bench_op_state *op)
+{
+    return op->problem.dv * (op->in.dtype == TSA_F64 ? sizeof(double) : sizeof(float));
+}
+
+size_t bench_op_record_bytes(const struct bench_op_state *op)
+{
+    return op->problem.batch * op->problem.heads * record_rows(op) * row_bytes(op);
+}
+
+/* Record or compare `tokens` rows of every head; returns what follows in the record. */
+static char *record_outputs(const struct bench_op_state *op, size_t tokens, char *record,
+                            bool compare, size_t *differ)
+{
+    const size_t bytes = row_bytes(op);
+    for (size_t b = 0; b < op->problem.batch; b++) {
+        for (size_t h = 0; h < op->problem.heads; h++) {
+            for (size_t t = 0; t < tokens; t++, record += bytes) {
+                const void *row = bench_at(&op->in.o, b, h, t).data;
+                if (!compare)
+                    memcpy(record, row, bytes);
+                else if (memcmp(record, row, bytes) != 0)
+                    ++*differ;
+            }
+        }
+    }
+    return record;
+}
+
+bool bench_op_replay(struct bench_op_state *op, void *record, bool compare, size_t *differ)
+{
+    const size_t rows = record_rows(op);
+    char *next = record;
+
+    if (op->problem.op != BENCH_DECODE) {
+        if (!once(op))
+            return false;
+        record_outputs(op, rows, next, compare, differ);
+        return true;
+    }
+    if (!start_context(op))
+        return false;
+    for (size_t s = 0; s < rows; s++) {
+        if (!decode(op, (op->problem.n + s) % op->in.ring))
+            return false;
+        next = record_outputs(op, 1, next, compare, differ);
+    }
+    return true;
+}
+
+bool bench_op_states_equal(struct bench_op_state *a, const struct bench_op_state *b, bool *equal)
+{
+    *equal = true;
+    for (size_t i = 0; !is_softmax(a->problem.op) && i < a->sequences; i++) {
+        int same = 0;
+        if (tsa_state_equal(a->plan, a->states[i], b->states[i], &same, &a->err) != TSA_OK)
+            return bench_op_complain(a, "comparison of states");
+        *equal = *equal && same;
+    }
+    return true;
 }
 
 double bench_op_bytes(const struct bench_op_state *op)

@@ -80,7 +80,7 @@ static bool fill_decode(struct bench_result *r, struct bench_op_state *op,
                         const struct bench_timing *timing, double bytes)
 {
     const double rows = (double)(op->problem.batch * op->problem.heads);
-    const struct bench_work reading = {bench_op_read_work, op};
+    const struct bench_work reading = {.run = bench_op_read_work, .context = op};
     struct bench_stats stats;
     double step = op->step;
 
@@ -111,7 +111,7 @@ size_t bench_op_report(const struct bench_problem *problem, const struct bench_o
         goto out;
     if (!bench_op_verify(op))
         goto out;
-    works[0] = (struct bench_work){bench_op_work, op};
+    works[0] = (struct bench_work){.run = bench_op_work, .context = op};
     errors[0] = op->max_error;
     struct bench_timing timing = options->timing;
     timing.cpu = tsa_plan_threads(op->plan) == 1;
@@ -123,7 +123,7 @@ size_t bench_op_report(const struct bench_problem *problem, const struct bench_o
                 continue;
             rivals[count] = (struct rival){c, problem, &op->in};
             errors[count] = rival_error(&rivals[count]);
-            works[count] = (struct bench_work){rival_work, &rivals[count]};
+            works[count] = (struct bench_work){.run = rival_work, .context = &rivals[count]};
             count++;
         }
     }

@@ -34,14 +34,22 @@ static void column(double value, int width, int digits)
         printf(" %*s", width, "-");
 }
 
-void bench_report_begin(const struct bench_options *options, const struct bench_machine *machine)
+/* What comes first; false if no head of a table follows. */
+static bool begin(const struct bench_options *options, const struct bench_machine *machine)
 {
     if (options->json) {
         printf("[");
         first_object = true;
-        return;
+        return false;
     }
     bench_machine_print(machine, stdout, "# ");
+    return true;
+}
+
+void bench_report_begin(const struct bench_options *options, const struct bench_machine *machine)
+{
+    if (!begin(options, machine))
+        return;
     if (options->contenders)
         contender_describe(stdout, "# ");
     if (options->csv)
@@ -55,11 +63,17 @@ void bench_report_begin(const struct bench_options *options, const struct bench_
     fflush(stdout);
 }
 
+static void next_object(void)
+{
+    printf("%s\n  {", first_object ? "" : ",");
+    first_object = false;
+}
+
 static void print_json(const struct bench_result *r)
 {
-    printf("%s\n  {\"problem\": \"%s\", \"isa\": \"%s\", \"compute\": \"%s\", ",
-           first_object ? "" : ",", r->problem, r->isa, r->compute);
-    first_object = false;
+    next_object();
+    printf("\"problem\": \"%s\", \"isa\": \"%s\", \"compute\": \"%s\", ", r->problem, r->isa,
+           r->compute);
     if (r->contender[0])
         printf("\"contender\": \"%s\", ", r->contender);
     printf("\"threads\": %d, \"chunk\": %zu, \"cache\": \"%s\", ", r->threads, r->chunk,
@@ -147,4 +161,86 @@ void bench_report_end(const struct bench_options *options)
 {
     if (options->json)
         printf("\n]\n");
+}
+
+/* -- scaling --------------------------------------------------------------------------------- */
+
+void bench_scaling_report_begin(const struct bench_options *options,
+                                const struct bench_machine *machine,
+                                const struct bench_region *regions, size_t count)
+{
+    if (!begin(options, machine))
+        return;
+    for (size_t i = 0; i < count; i++)
+        if (regions[i].threads > 1)
+            printf("# team         %d threads, %d granted: region %.2f us, barrier %.2f us\n",
+                   regions[i].threads, regions[i].granted, regions[i].region * 1e6,
+                   regions[i].barrier * 1e6);
+    if (options->csv)
+        printf("case,name,problem,isa,compute,chunk,scaling,threads,threads_granted,"
+               "seconds_min,seconds_median,spread,speedup,efficiency,region_us,barrier_us,"
+               "max_error,verified\n");
+    else
+        printf("%-13s %-6s %-44s %6s %4s %10s %10s %5s %7s %6s %8s %s\n", "case", "", "problem",
+               "chunk", "th", "ms", "median", "sprd", "speedup", "eff", "error", "verified");
+    fflush(stdout);
+}
+
+static void scaling_json(const struct bench_scaling_result *r)
+{
+    next_object();
+    printf("\"case\": \"%s\", \"name\": \"%s\", \"problem\": \"%s\", \"isa\": \"%s\", "
+           "\"compute\": \"%s\", \"chunk\": %zu, \"scaling\": \"%s\", \"threads\": %d, "
+           "\"threads_granted\": %d, ",
+           r->id, r->name, r->problem, r->isa, r->compute, r->chunk, r->weak ? "weak" : "strong",
+           r->region.threads, r->region.granted);
+    number("seconds_min", r->stats.min, false);
+    number("seconds_median", r->stats.median, false);
+    number("spread", r->stats.spread, false);
+    number("speedup", r->speedup, false);
+    number("efficiency", r->efficiency, false);
+    number("region_us", r->region.region * 1e6, false);
+    number("barrier_us", r->region.barrier * 1e6, false);
+    number("max_error", r->max_error, false);
+    printf("\"verified\": \"%s\"}", r->verified);
+}
+
+static void scaling_csv(const struct bench_scaling_result *r)
+{
+    printf("%s,%s,%s,%s,%s,%zu,%s,%d,%d,", r->id, r->name, r->problem, r->isa, r->compute, r->chunk,
+           r->weak ? "weak" : "strong", r->region.threads, r->region.granted);
+    field(r->stats.min, ",");
+    field(r->stats.median, ",");
+    field(r->stats.spread, ",");
+    field(r->speedup, ",");
+    field(r->efficiency, ",");
+    field(r->region.region * 1e6, ",");
+    field(r->region.barrier * 1e6, ",");
+    field(r->max_error, ",");
+    printf("%s\n", r->verified);
+}
+
+static void scaling_line(const struct bench_scaling_result *r)
+{
+    printf("%-13s %-6s %-44s %6zu %4d", r->id, r->weak ? "weak" : "strong", r->problem, r->chunk,
+           r->region.threads);
+    column(r->stats.min * 1e3, 10, 3);
+    column(r->stats.median * 1e3, 10, 3);
+    column(100 * r->stats.spread, 4, 0);
+    printf("%%");
+    column(r->speedup, 7, 2);
+    column(100 * r->efficiency, 5, 0);
+    printf("%% %8.1e %s\n", r->max_error, r->verified);
+}
+
+void bench_scaling_report(const struct bench_options *options,
+                          const struct bench_scaling_result *result)
+{
+    if (options->json)
+        scaling_json(result);
+    else if (options->csv)
+        scaling_csv(result);
+    else
+        scaling_line(result);
+    fflush(stdout);
 }

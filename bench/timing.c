@@ -12,7 +12,7 @@
 
 /* A comparison ends early, after at least 3 repeats, when it has taken this many seconds a work. */
 #define LONGEST 6.0
-#define MAX_WORKS 8
+#define MAX_WORKS 24
 #define MAX_REPEATS 100
 
 static double clock_of(clockid_t id)
@@ -56,6 +56,8 @@ static int compare(const void *a, const void *b)
 static double run(const struct bench_timing *timing, const struct bench_work *work,
                   size_t iterations)
 {
+    if (work->before && !work->before(work->context))
+        return -1;
     const double cpu = clock_of(CLOCK_PROCESS_CPUTIME_ID), wall = bench_now();
     if (!work->run(work->context, iterations))
         return -1;

@@ -2,7 +2,7 @@
 # Programs on Check, each one tests/check_<name>.c with the shared helpers; and scripts.
 TSA_CHECKS = tests/check_api tests/check_bits tests/check_contract tests/check_exact \
 	tests/check_facts tests/check_host tests/check_kernels_f32 tests/check_kernels_f64 \
-	tests/check_limits tests/check_state
+	tests/check_limits tests/check_ragged tests/check_state tests/check_threads
 TSA_SHELL_TESTS = tests/command.sh tests/exports.sh
 TSA_TEST_SUPPORT = tests/kcheck.h tests/kernels_features_tmpl.h tests/kernels_model_tmpl.h \
 	tests/kernels_rows_tmpl.h tests/kernels_state_tmpl.h tests/kernels_suite_tmpl.h \

@@ -347,6 +347,29 @@ struct tsa_plan *make_plan(const struct tsa_options *options)
     return plan;
 }
 
+static void *allocate_poison(void *user, size_t bytes, size_t alignment)
+{
+    (void)user;
+    const size_t rounded = (bytes + alignment - 1) / alignment * alignment;
+    void *memory = aligned_alloc(alignment, rounded);
+    if (memory != NULL)
+        memset(memory, 0xff, rounded);
+    return memory;
+}
+
+static void release_poison(void *user, void *memory, size_t bytes)
+{
+    (void)user;
+    memset(memory, 0xff, bytes);
+    free(memory);
+}
+
+void poison_allocations(struct tsa_options *options)
+{
+    options->allocate = allocate_poison;
+    options->release = release_poison;
+}
+
 struct tsa_plan *problem_plan(const struct problem *p, const char *isa, int threads)
 {
     struct tsa_options options;

@@ -115,6 +115,8 @@ void problem_options(const struct problem *p, struct tsa_options *options);
 /* A plan for the problem; isa NULL, threads 0: defaults. */
 struct tsa_plan *problem_plan(const struct problem *p, const char *isa, int threads);
 struct tsa_plan *make_plan(const struct tsa_options *options);
+/* Memory that the library allocates holds NaN before and after its use. */
+void poison_allocations(struct tsa_options *options);
 
 struct tsa_state **states_make(const struct tsa_plan *plan, size_t count);
 void states_free(struct tsa_state **states, size_t count);
