@@ -339,36 +339,16 @@ static bool find_query_overflow(const struct tsa_call *call, const struct limits
 struct scan {
     const struct tsa_call *call;
     const struct input *in;
-    size_t rows, sequences, parts; /* parts: of the tokens of a head, or of the sequences */
+    bool single;
+    size_t rows, parts; /* parts: of the tokens of a head, or of the sequences */
     double largest;
 };
 
-static bool one_token_each(const struct tsa_call *call, const struct input *in)
+/* Tokens from .. of head h of sequence b. */
+static double scan_rows(const struct scan *scan, size_t b, size_t h, size_t from)
 {
-    return !call->offsets && !call->lengths && (in->tokens ? in->tokens : call->tokens) == 1;
-}
-
-/* m, or the number of the thread so far if that is larger; what is not finite stays. */
-static void note(const struct scan *scan, size_t thread, double m)
-{
-    double *most = &scan->call->team.shares[1 + thread].most;
-    if (!(m <= scan->largest) || m > *most)
-        *most = *most <= scan->largest ? m : *most;
-}
-
-static void scan_task(const void *argument, size_t thread, size_t index)
-{
-    const struct scan *scan = argument;
     const struct tsa_call *call = scan->call;
     const struct input *in = scan->in;
-    const size_t from = index % scan->parts * scan->rows;
-    if (one_token_each(call, in)) {
-        for (size_t b = from; b < call->batch && b < from + scan->rows; b++)
-            note(scan, thread, absmax_rows(call->plan, in->x, tsa_call_batch(call, b), 0, 0,
-                                           in->heads, in->width, in->x->head));
-        return;
-    }
-    const size_t h = index / scan->parts % in->heads, b = index / scan->parts / in->heads;
     size_t first = 0, count = 0;
     if (!call->offsets)
         count = input_tokens(call, in, b);
@@ -376,36 +356,71 @@ static void scan_task(const void *argument, size_t thread, size_t index)
         first = (size_t)call->offsets[0];
         count = (size_t)call->offsets[call->batch] - first;
     }
-    if (from < count)
-        note(scan, thread,
-             absmax_rows(call->plan, in->x, b, h, first + from,
-                         count - from < scan->rows ? count - from : scan->rows, in->width,
-                         in->x->token));
+    if (from >= count)
+        return 0;
+    return absmax_rows(call->plan, in->x, b, h, first + from,
+                       count - from < scan->rows ? count - from : scan->rows, in->width,
+                       in->x->token);
+}
+
+/* The only token of sequences from .. */
+static double scan_sequences(const struct scan *scan, size_t from)
+{
+    const struct tsa_call *call = scan->call;
+    const struct input *in = scan->in;
+    double most = 0;
+    for (size_t b = from; b < call->batch && b - from < scan->rows; b++) {
+        const double m = absmax_rows(call->plan, in->x, tsa_call_batch(call, b), 0, 0, in->heads,
+                                     in->width, in->x->head);
+        if (!(m <= scan->largest))
+            return m;
+        most = larger(most, m);
+    }
+    return most;
+}
+
+static void scan_task(const void *argument, size_t thread, size_t index)
+{
+    const struct scan *scan = argument;
+    const size_t from = index % scan->parts * scan->rows, row = index / scan->parts;
+    const double m = scan->single ? scan_sequences(scan, from)
+                                  : scan_rows(scan, row / scan->in->heads, row % scan->in->heads,
+                                              from);
+    double *most = &scan->call->team.shares[1 + thread].most;
+    if (*most <= scan->largest && !(m <= *most)) /* what is not finite stays */
+        *most = m;
 }
 
 /* Largest magnitude over a whole tensor, or one that is not finite. */
 static double tensor_absmax(const struct tsa_call *call, const struct input *in, double largest)
 {
-    struct scan scan = {.call = call, .in = in, .largest = largest};
-    size_t row = in->width, rows = in->tokens ? in->tokens : call->tokens, tasks;
-    scan.sequences = call->offsets ? 1 : call->batch;
-    if (one_token_each(call, in)) {
-        row *= in->heads;
-        rows = call->batch;
-    } else if (call->offsets)
-        rows = (size_t)(call->offsets[call->batch] - call->offsets[0]);
-    scan.rows = SCAN_ELEMENTS / row + 1;
-    scan.parts = (rows + scan.rows - 1) / scan.rows;
-    tasks = one_token_each(call, in) ? scan.parts : scan.sequences * in->heads * scan.parts;
-    struct tsa_team team = call->team;
-    if (tasks * SCAN_ELEMENTS < WORTH_A_TEAM)
-        team.threads = 1;
-    for (size_t i = 0; i < team.threads; i++)
-        team.shares[1 + i].most = 0;
-    tsa_team_run(&team, 0, tasks, scan_task, &scan);
+    struct scan scan = {.call = call, .in = in, .largest = largest, .rows = SIZE_MAX};
+    const size_t tokens = in->tokens ? in->tokens : call->tokens;
+    const size_t sequences = call->offsets ? 1 : call->batch;
+    scan.single = !call->offsets && !call->lengths && tokens == 1;
+    const size_t rows = call->offsets ? (size_t)(call->offsets[call->batch] - call->offsets[0])
+                                      : tokens;
     double most = 0;
-    for (size_t i = 0; i < team.threads; i++) {
-        const double m = team.shares[1 + i].most;
+    if ((double)sequences * (double)(in->heads * in->width) * (double)rows < WORTH_A_TEAM) {
+        if (scan.single)
+            return scan_sequences(&scan, 0);
+        for (size_t i = 0; i < sequences * in->heads; i++) {
+            const double m = scan_rows(&scan, i / in->heads, i % in->heads, 0);
+            if (!(m <= largest))
+                return m;
+            most = larger(most, m);
+        }
+        return most;
+    }
+    const size_t row = scan.single ? in->heads * in->width : in->width;
+    scan.rows = SCAN_ELEMENTS / row + 1;
+    scan.parts = ((scan.single ? sequences : rows) + scan.rows - 1) / scan.rows;
+    for (size_t i = 0; i < call->team.threads; i++)
+        call->team.shares[1 + i].most = 0;
+    tsa_team_run(&call->team, 0, scan.single ? scan.parts : sequences * in->heads * scan.parts,
+                 scan_task, &scan);
+    for (size_t i = 0; i < call->team.threads; i++) {
+        const double m = call->team.shares[1 + i].most;
         if (!(m <= largest))
             return m;
         most = larger(most, m);

@@ -171,6 +171,10 @@ static void prefill_task(const struct tsa_call *call, T *room, size_t index)
 static void prefill(const struct tsa_call *call)
 {
     const struct tsa_plan *plan = call->plan;
+    if (call->q && call->tokens == 1 && !call->offsets && !call->lengths) {
+        decode(call);
+        return;
+    }
     struct schedule s = schedule_of(call);
     if (call->q && call->tokens == 1 && s.tokens == call->batch * plan->kv_heads) {
         decode(call);

@@ -184,9 +184,12 @@ static void decode(const struct tsa_call *call)
     }
     const struct tsa_plan *plan = call->plan;
     const size_t bytes = plan->mono.total * plan->layout.ldv * sizeof(T);
-    struct tsa_call team = *call;
-    if (call->batch * plan->kv_heads * bytes < TSA_SPLIT_BYTES / 2)
-        team.team.threads = 1;
-    const size_t share = token_share(&team);
-    run_tasks(&team, 0, (call->batch * plan->kv_heads + share - 1) / share, token_task);
+    struct tsa_call alone;
+    if (call->team.threads > 1 && call->batch * plan->kv_heads * bytes < TSA_SPLIT_BYTES / 2) {
+        alone = *call;
+        alone.team.threads = 1;
+        call = &alone;
+    }
+    const size_t share = token_share(call);
+    run_tasks(call, 0, (call->batch * plan->kv_heads + share - 1) / share, token_task);
 }
