@@ -22,9 +22,9 @@ struct tsa_call {
     int causal;             /* softmax */
     const struct tsa_tensor *q, *k, *v, *o;
     struct tsa_team team;
-    size_t wave_slots;
+    size_t together; /* elements for items on which the whole team works */
     size_t *order, *loads; /* TSA_LONG_ITEMS x threads, threads: for the order of ragged items */
-    char *scratch;         /* rooms of threads, then slots of a wave */
+    char *scratch;         /* rooms of threads, then `together` elements */
     const void *work;      /* what the tasks of one phase share */
 };
 /* Items that are long beside a thread's share are less than this many times the threads. */
@@ -60,9 +60,16 @@ extern const struct tsa_engine tsa_engine_f32, tsa_engine_f64;
 
 /* -- workspace.c -- */
 
-/* Chunks per wave for so many threads. */
+/* Does a team of so many threads work on an item in a relay, not in waves? */
+bool tsa_use_relay(const struct tsa_plan *plan, size_t threads);
+/* Chunks per wave. */
 size_t tsa_wave_slots(const struct tsa_plan *plan, size_t threads);
-/* Fill team, wave_slots and scratch of the call, from ws (whose threads then are the most) or by
+/* Stages of a relay, and chunks whose accumulators it keeps: at least one per stage, or 0. */
+size_t tsa_relay_stages(const struct tsa_plan *plan, size_t threads);
+size_t tsa_relay_slots(const struct tsa_plan *plan, size_t threads);
+/* Elements of a stage's own window and sums, behind them. */
+size_t tsa_stage_elements(const struct tsa_plan *plan);
+/* Fill team, together and scratch of the call, from ws (whose threads then are the most) or by
  * allocation; tsa_call_end gives allocated scratch back. */
 enum tsa_status tsa_call_begin(struct tsa_call *call, struct tsa_workspace *ws,
                                struct tsa_error *err);

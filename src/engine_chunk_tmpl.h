@@ -112,9 +112,26 @@ static void rows_out_done(const struct tsa_tensor *x, size_t b, size_t h, size_t
 
 /* -- chunks ---------------------------------------------------------------------------------- */
 
-/* Pack tokens t .. t+n-1 of the tensors into slots `at` .. of a window. */
+/* Where a call brings a whole chunk in rows that the kernels can read, w->v becomes the caller's rows,
+ * n tokens from t on; false if they have to be packed. Rows far apart would fall into few sets of the
+ * first-level cache. */
+static bool read_in_place(const struct tsa_call *call, const struct item *it, struct window *w,
+                          size_t t, size_t n)
+{
+    const struct tsa_plan *plan = call->plan;
+    const ptrdiff_t width = (ptrdiff_t)plan->dv;
+    if (n != plan->chunk || call->v->dtype != TSA_DTYPE || plan->dv != plan->layout.ldv ||
+        call->v->token < width || call->v->token > 2 * width)
+        return false;
+    w->v = tsa_row(call->v, it->b, it->g, t);
+    w->ldv = call->v->token;
+    return true;
+}
+
+/* Pack tokens t .. t+n-1 of the tensors into slots `at` .. of a window; of their keys alone where
+ * the values are read in place. */
 static void append(const struct tsa_call *call, T *room, const struct item *it,
-                   const struct window *w, size_t at, size_t t, size_t n)
+                   const struct window *w, size_t at, size_t t, size_t n, bool in_place)
 {
     const struct tsa_plan *plan = call->plan;
     const int l2 = plan->normalize == TSA_NORMALIZE_L2;
@@ -125,12 +142,47 @@ static void append(const struct tsa_call *call, T *room, const struct item *it,
         const T *src = rows_in(call->k, it->b, it->g, t + done, m, plan->d,
                                room + call->plan->room.rows, &stride);
         KERNELS(plan)->pack_t(m, plan->d, src, stride, l2, 1, w->kt + at + done, w->ldk);
-        src = rows_in(call->v, it->b, it->g, t + done, m, plan->dv, room + call->plan->room.rows,
-                      &stride);
-        KERNELS(plan)->pack_v(m, plan->dv, src, stride, w->v + (ptrdiff_t)(at + done) * w->ldv,
-                              w->ldv);
+        if (!in_place) {
+            src = rows_in(call->v, it->b, it->g, t + done, m, plan->dv,
+                          room + call->plan->room.rows, &stride);
+            KERNELS(plan)->pack_v(m, plan->dv, src, stride, w->v + (ptrdiff_t)(at + done) * w->ldv,
+                                  w->ldv);
+        }
         done += m;
     }
+}
+
+/* Chunk j of an item: tokens t .. t+n-1 of the tensors in slots from `at` on. */
+struct span {
+    size_t t, n, at;
+};
+static struct span span_at(const struct tsa_call *call, const struct item *it, size_t j)
+{
+    const size_t chunk = call->plan->chunk;
+    struct span s = {.t = it->t + (j == 0 ? 0 : j * chunk - it->open), .at = j == 0 ? it->open : 0};
+    const size_t left = it->end - s.t, space = chunk - s.at;
+    s.n = left < space ? left : space;
+    return s;
+}
+static bool span_is_full(const struct tsa_call *call, const struct span *s)
+{
+    return s->at + s->n == call->plan->chunk;
+}
+
+static size_t chunk_count(const struct tsa_call *call, const struct item *it)
+{
+    return (it->open + it->end - it->t + call->plan->chunk - 1) / call->plan->chunk;
+}
+
+/* The first n tokens of a window. */
+static void window_copy(const struct tsa_plan *plan, const struct window *to,
+                        const struct window *from, size_t n)
+{
+    for (size_t i = 0; n > 0 && i < plan->d; i++)
+        memcpy(to->kt + (ptrdiff_t)i * to->ldk, from->kt + (ptrdiff_t)i * from->ldk,
+               n * sizeof(T));
+    if (n > 0)
+        memcpy(to->v, from->v, n * (size_t)to->ldv * sizeof(T));
 }
 
 /* Tokens t .. of a tile of the packed queries or keys, t a multiple of TSA_TILE_TOKENS. */
@@ -142,16 +194,22 @@ static size_t tile_tokens(size_t left)
 {
     return left < TSA_TILE_TOKENS ? left : TSA_TILE_TOKENS;
 }
-/* Packed queries of the i-th query head that passes over the sums, and what becomes of them. */
+/* Packed queries of some query heads, the tiles of each after those of the one before it; and what
+ * becomes of them, `apart` tokens from head to head. */
 struct queries {
     T *base, *acc, *den;
+    size_t apart;
 };
-static struct queries queries_at(const struct tsa_plan *plan, T *room, size_t i)
+static struct queries room_queries(const struct tsa_plan *plan, T *room)
 {
-    const size_t tokens = i * plan->room.queries;
-    return (struct queries){tile_at(plan, room + plan->room.qbase, tokens),
-                            room + plan->room.acc + tokens * plan->layout.ldv,
-                            room + plan->room.den + tokens};
+    return (struct queries){room + plan->room.qbase, room + plan->room.acc, room + plan->room.den,
+                            plan->room.queries};
+}
+static struct queries head_of(const struct tsa_plan *plan, const struct queries *q, size_t i)
+{
+    return (struct queries){tile_at(plan, q->base, i * plan->room.queries),
+                            q->acc + i * q->apart * plan->layout.ldv, q->den + i * q->apart,
+                            q->apart};
 }
 
 /* -- memory asked for ahead ------------------------------------------------------------------- */
@@ -171,13 +229,12 @@ static void ahead_add(struct tsa_ahead *ahead, const struct tsa_tensor *x, size_
     ahead->rows[ahead->count++] = r;
 }
 
-/* n rows of sums; they are aligned and follow one another. */
-static void ahead_add_sums(struct tsa_ahead *ahead, const T *row, ptrdiff_t ld, size_t n,
-                           bool write)
+/* n elements of T that follow one another. */
+static void ahead_add_elements(struct tsa_ahead *ahead, const T *x, size_t n, bool write)
 {
     if (ahead->count < TSA_AHEAD_ROWS)
         ahead->rows[ahead->count++] = (struct tsa_ahead_rows){
-            (const char *)row, 0, 1, n * (size_t)ld * sizeof(T) / TSA_ALIGN, 0, write};
+            (const char *)x, 0, 1, (n * sizeof(T) + TSA_ALIGN - 1) / TSA_ALIGN, 0, write};
 }
 
 static size_t ahead_lines(const struct tsa_ahead *ahead)
@@ -296,47 +353,75 @@ static void fold_part(const struct tsa_plan *plan, T *room, const struct item *i
                    features - f < plan->block ? features : f + plan->block, NULL);
 }
 
-/* One pass over the sums, block by block in the order of the chains: query heads h0 .. h0+heads-1,
- * m packed tokens each, read a block, then `fold`, if not NULL, is folded into it. */
-static void pass(const struct tsa_plan *plan, T *room, const struct sums *s, size_t h0,
-                 size_t heads, size_t m, const struct window *fold, struct tsa_ahead *ahead)
+/* A pass over features from .. to-1 of the sums: query heads h0 .. h0+heads-1 with m packed tokens
+ * each read them, then `fold`, if not NULL, is folded into them. */
+struct pass {
+    size_t from, to, h0, heads, m;
+    struct queries queries;
+    const struct window *fold;
+};
+
+/* Start of the block that ends before feature f1. */
+static size_t block_start(const struct tsa_plan *plan, const struct pass *p, size_t f1)
 {
-    if (!s->folded)
-        heads = 0;
+    return f1 - p->from <= plan->block ? p->from : (f1 - 1) / plan->block * plan->block;
+}
+
+/* The budget of the calls on features f0 .. f1-1, of which there are `calls`. */
+static void ahead_of_block(const struct tsa_plan *plan, const struct sums *s,
+                           const struct pass *p, size_t f0, size_t share, size_t calls,
+                           struct tsa_ahead *ahead)
+{
+    ahead->budget = share;
+    if (f0 == p->from || !plan->large)
+        return;
+    const size_t lines = ahead_lines(ahead), next = block_start(plan, p, f0);
+    const ptrdiff_t at = (ptrdiff_t)next * s->ld;
+    ahead_add_elements(ahead, s->hi + at, (f0 - next) * (size_t)s->ld, p->fold != NULL);
+    if (p->fold && s->lo)
+        ahead_add_elements(ahead, s->lo + at, (f0 - next) * (size_t)s->ld, true);
+    ahead->budget += (ahead_lines(ahead) - lines) / calls + 1;
+}
+
+/* Block by block, in the order of the chains. */
+static void run_pass(const struct tsa_plan *plan, T *room, const struct sums *s,
+                     const struct pass *p, struct tsa_ahead *ahead)
+{
+    const size_t heads = s->folded ? p->heads : 0, m = p->m;
     for (size_t i = 0; i < heads; i++) {
-        const struct queries q = queries_at(plan, room, i);
+        const struct queries q = head_of(plan, &p->queries, i);
         for (size_t t = 0; t < m; t += TSA_TILE_TOKENS)
             KERNELS(plan)->base_t(&plan->mono, tile_tokens(m - t), tile_at(plan, q.base, t),
                                   TSA_TILE_TOKENS);
     }
-    if (fold)
-        key_base(plan, room, fold);
-    else if (heads == 0)
+    if ((!p->fold && heads == 0) || p->from == p->to)
         return;
-    const size_t block = plan->block, total = plan->mono.total;
+    if (p->fold)
+        key_base(plan, room, p->fold);
     const size_t calls = heads * ((m + TSA_TILE_TOKENS - 1) / TSA_TILE_TOKENS) +
-                         (fold ? plan->room.keys / TSA_TILE_TOKENS : 0); /* per block */
-    const size_t share = ahead ? ahead_lines(ahead) * block / total / calls + 1 : 0;
-    for (size_t f1 = total, f0; f1 > 0; f1 = f0) {
-        f0 = (f1 - 1) / block * block;
+                         (p->fold ? plan->room.keys / TSA_TILE_TOKENS : 0); /* per block */
+    const size_t share =
+        ahead ? ahead_lines(ahead) * plan->block / (p->to - p->from) / calls + 1 : 0;
+    for (size_t f1 = p->to, f0; f1 > p->from; f1 = f0) {
+        f0 = block_start(plan, p, f1);
         if (ahead)
-            ahead->budget = share;
-        if (ahead && f0 > 0 && plan->large) { /* the next block */
-            const size_t lines = ahead_lines(ahead);
-            const ptrdiff_t at = (ptrdiff_t)(f0 - block) * s->ld;
-            ahead_add_sums(ahead, s->hi + at, s->ld, block, fold != NULL);
-            if (fold && s->lo)
-                ahead_add_sums(ahead, s->lo + at, s->ld, block, true);
-            ahead->budget += (ahead_lines(ahead) - lines) / calls + 1;
-        }
+            ahead_of_block(plan, s, p, f0, share, calls, ahead);
         for (size_t i = 0; i < heads; i++) {
-            const struct queries q = queries_at(plan, room, i);
-            query_block(plan, room + plan->room.psi, &q, coefficients_of(plan, h0 + i).weight, s,
-                        f0, f1, m, ahead);
+            const struct queries q = head_of(plan, &p->queries, i);
+            query_block(plan, room + plan->room.psi, &q, coefficients_of(plan, p->h0 + i).weight,
+                        s, f0, f1, m, ahead);
         }
-        if (fold)
-            fold_block(plan, room, fold, s, f0, f1, ahead);
+        if (p->fold)
+            fold_block(plan, room, p->fold, s, f0, f1, ahead);
     }
+}
+
+/* A whole window into all sums. */
+static void fold_window(const struct tsa_plan *plan, T *room, const struct sums *s,
+                        const struct window *w, struct tsa_ahead *ahead)
+{
+    const struct pass all = {.to = plan->mono.total, .fold = w};
+    run_pass(plan, room, s, &all, ahead);
 }
 
 /* Outputs of m packed queries from the window, after the sums. Causal: token i sees the window up
@@ -367,6 +452,42 @@ static void window_outputs(const struct tsa_plan *plan, T *room, const struct qu
     }
 }
 
+/* Pack m queries of pass->heads query heads, tokens t .. of the tensors. */
+static void pack_queries(const struct tsa_call *call, T *room, size_t b, size_t t,
+                         const struct pass *pass)
+{
+    const struct tsa_plan *plan = call->plan;
+    const int l2 = plan->normalize == TSA_NORMALIZE_L2;
+    for (size_t i = 0; i < pass->heads; i++) {
+        const struct queries q = head_of(plan, &pass->queries, i);
+        const T scale = coefficients_of(plan, pass->h0 + i).scale;
+        ptrdiff_t stride;
+        const T *src = rows_in(call->q, b, pass->h0 + i, t, pass->m, plan->d,
+                               room + plan->room.rows, &stride);
+        for (size_t u = 0; u < pass->m; u += TSA_TILE_TOKENS)
+            KERNELS(plan)->pack_t(tile_tokens(pass->m - u), plan->d, src + (ptrdiff_t)u * stride,
+                                  stride, l2, scale, tile_at(plan, q.base, u), TSA_TILE_TOKENS);
+    }
+}
+
+/* Their outputs from the window, after the sums. */
+static void write_outputs(const struct tsa_call *call, T *room, size_t b, size_t t,
+                          const struct pass *pass, const struct window *w, bool causal,
+                          size_t seen, bool first)
+{
+    const struct tsa_plan *plan = call->plan;
+    T *rows = room + plan->room.rows;
+    for (size_t i = 0; i < pass->heads; i++) {
+        const size_t h = pass->h0 + i;
+        const struct queries q = head_of(plan, &pass->queries, i);
+        ptrdiff_t stride;
+        T *dst = rows_out(call->o, b, h, t, plan->dv, rows, &stride);
+        window_outputs(plan, room, &q, w, coefficients_of(plan, h).coef, causal, seen, pass->m,
+                       first, dst, stride);
+        rows_out_done(call->o, b, h, t, pass->m, plan->dv, rows);
+    }
+}
+
 /* Outputs of query heads h0 .. h0+heads-1 for tokens t .. t+n-1, which lie in the window from slot
  * `at` on if causal, else see its first `at` slots. With `fold` the window, full by then, is folded
  * into the sums once these were read for the last time. */
@@ -375,29 +496,17 @@ static void outputs(const struct tsa_call *call, T *room, size_t b, size_t h0, s
                     size_t n, bool fold, struct tsa_ahead *ahead)
 {
     const struct tsa_plan *plan = call->plan;
-    const struct tsa_room *r = &plan->room;
-    const int l2 = plan->normalize == TSA_NORMALIZE_L2;
-    for (size_t done = 0; done < n;) {
-        const size_t left = n - done, m = left < r->queries ? left : r->queries;
-        ptrdiff_t stride;
-        for (size_t i = 0; i < heads; i++) {
-            const struct queries q = queries_at(plan, room, i);
-            const T scale = coefficients_of(plan, h0 + i).scale;
-            const T *src =
-                rows_in(call->q, b, h0 + i, t + done, m, plan->d, room + r->rows, &stride);
-            for (size_t u = 0; u < m; u += TSA_TILE_TOKENS)
-                KERNELS(plan)->pack_t(tile_tokens(m - u), plan->d, src + (ptrdiff_t)u * stride,
-                                      stride, l2, scale, tile_at(plan, q.base, u),
-                                      TSA_TILE_TOKENS);
-        }
-        pass(plan, room, s, h0, heads, m, fold && m == left ? w : NULL, ahead);
-        for (size_t i = 0; i < heads; i++) {
-            const struct queries q = queries_at(plan, room, i);
-            T *dst = rows_out(call->o, b, h0 + i, t + done, plan->dv, room + r->rows, &stride);
-            window_outputs(plan, room, &q, w, coefficients_of(plan, h0 + i).coef,
-                           causal, causal ? at + done : at, m, !s->folded, dst, stride);
-            rows_out_done(call->o, b, h0 + i, t + done, m, plan->dv, room + r->rows);
-        }
-        done += m;
+    struct pass pass = {.to = plan->mono.total,
+                        .h0 = h0,
+                        .heads = heads,
+                        .queries = room_queries(plan, room)};
+    for (size_t done = 0; done < n; done += pass.m) {
+        const size_t left = n - done;
+        pass.m = left < plan->room.queries ? left : plan->room.queries;
+        pass.fold = fold && pass.m == left ? w : NULL;
+        pack_queries(call, room, b, t + done, &pass);
+        run_pass(plan, room, s, &pass, ahead);
+        write_outputs(call, room, b, t + done, &pass, w, causal, causal ? at + done : at,
+                      !s->folded);
     }
 }

@@ -9,7 +9,7 @@
 struct schedule {
     size_t tokens;           /* of all items */
     size_t listed, together; /* items in call->order; the first of them by the whole team */
-    size_t longest;          /* items of more tokens than this are in the list */
+    size_t longest, last;    /* items of more tokens than this, up to this one, are in the list */
     size_t rest, singles;    /* tasks for the other items, and for sequences of one token */
 };
 
@@ -106,12 +106,13 @@ static void list_items(const struct tsa_call *call, struct schedule *s)
     s->longest = s->tokens / most;      /* so the list has room */
     if (s->longest < 2 * plan->chunk - 1 || forced)
         s->longest = 2 * plan->chunk - 1;
-    if (threads < 2)
+    s->last = SIZE_MAX;
+    if (threads < 2 || call->together == 0)
         s->longest = SIZE_MAX;
     for (size_t b = 0; b < call->batch && call->tokens > s->longest; b++)
         for (size_t g = 0; g < plan->kv_heads && tsa_call_tokens(call, b) > s->longest; g++)
             if (s->listed < most)
-                call->order[s->listed++] = b * plan->kv_heads + g;
+                s->last = call->order[s->listed++] = b * plan->kv_heads + g;
     sort_items(call, s->listed);
     if (forced) {
         s->together = s->listed;
@@ -164,7 +165,8 @@ static void prefill_task(const struct tsa_call *call, T *room, size_t index)
         return;
     }
     const size_t tokens = item_tokens(call, index);
-    if (tokens > 0 && tokens <= s->longest && !(s->singles && tokens == 1))
+    if (tokens > 0 && (tokens <= s->longest || index > s->last) &&
+        !(s->singles && tokens == 1))
         prefill_item(call, room, index);
 }
 
@@ -187,11 +189,11 @@ static void prefill(const struct tsa_call *call)
         team.team.threads = 1;
     team.work = &s;
     list_items(&team, &s);
-    if (call->wave_slots >= 2 && s.together > 0)
+    if (!tsa_use_relay(plan, team.team.threads) && s.together > 0)
         prefill_waves(&team, call->order, s.together);
     else
         for (size_t i = 0; i < s.together; i++)
-            prefill_steps(&team, call->order[i]);
+            prefill_relay(&team, call->order[i]);
     const size_t alone = s.listed - s.together;
     run_tasks(&team, alone, alone + s.rest + s.singles, prefill_task);
 }

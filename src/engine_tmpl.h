@@ -8,6 +8,7 @@
  * that leave the prefix before each chunk in place of its sums, then the outputs. Bits do not
  * depend on any of this. */
 
+#include <math.h>
 #include <string.h>
 
 #include "call.h"
@@ -47,19 +48,20 @@ static void prefill_item(const struct tsa_call *call, T *room, size_t index)
         const size_t left = it.end - t, space = plan->chunk - at;
         const size_t n = left < space ? left : space;
         const bool full = n == space;
-        append(call, room, &it, &it.window, at, t, n);
+        struct window w = it.window;
+        append(call, room, &it, &it.window, at, t, n, read_in_place(call, &it, &w, t, n));
         struct tsa_ahead ahead;
         if (call->q)
             for (size_t h = 0, heads; h < plan->group; h += heads) {
                 const size_t more = plan->group - h;
                 heads = more < plan->room.heads ? more : plan->room.heads;
                 ask_ahead(call, &it, h, heads, t, n, &ahead);
-                outputs(call, room, it.b, it.g * plan->group + h, heads, &it.sums, &it.window, true,
-                        at, t, n, full && heads == more, &ahead);
+                outputs(call, room, it.b, it.g * plan->group + h, heads, &it.sums, &w, true, at, t,
+                        n, full && heads == more, &ahead);
             }
         else if (full) {
             ask_ahead(call, &it, 0, 0, t, n, &ahead);
-            pass(plan, room, &it.sums, 0, 0, 0, &it.window, &ahead);
+            fold_window(plan, room, &it.sums, &w, &ahead);
         }
         at = full ? 0 : at + n;
         t += n;
@@ -90,6 +92,7 @@ static void run_tasks(const struct tsa_call *call, size_t queue, size_t count, t
 }
 
 #include "engine_token_tmpl.h"
+#include "engine_relay_tmpl.h"
 #include "engine_wave_tmpl.h"
 
 #include "engine_prefill_tmpl.h"

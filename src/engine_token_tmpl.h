@@ -94,12 +94,13 @@ static void token_items(const struct tsa_call *call, T *room, const struct item 
         }
         token_queries(call, room, tokens, n);
         for (size_t i = 0; more && row == 0 && i < count; i++)
-            append(call, room, &items[i], &items[i].window, items[i].open, items[i].t, 1);
+            append(call, room, &items[i], &items[i].window, items[i].open, items[i].t, 1,
+                   false);
         token_outputs(call, room, tokens, n, more, 0, plan->layout.ldv);
     }
     for (size_t i = 0; more && i < count; i++)
         if (items[i].open + 1 == plan->chunk)
-            pass(plan, room, &items[i].sums, 0, 0, 0, &items[i].window, NULL);
+            fold_window(plan, room, &items[i].sums, &items[i].window, NULL);
 }
 
 /* Kv heads of a task, unless that leaves threads idle. */
@@ -169,7 +170,7 @@ static void decode_columns(const struct tsa_call *call)
     const size_t items = call->batch * call->plan->kv_heads;
     for (size_t i = 0; call->k && i < items; i++) {
         const struct item item = item_at(call, i);
-        append(call, room_at(call, 0), &item, &item.window, item.open, item.t, 1);
+        append(call, room_at(call, 0), &item, &item.window, item.open, item.t, 1, false);
     }
     run_tasks(call, 0, items * column_parts(call), column_task);
     if (call->k)

@@ -199,12 +199,14 @@ struct tsa_plan {
     size_t state_bytes;
     struct tsa_room room;
     struct tsa_slot slot;
+    size_t relay_slot;   /* elements for the accumulators of a chunk's queries; 0: too many */
     size_t lanes;        /* of T in a vector */
     bool turn_query;     /* tiles over the sums have lanes = tokens, not value columns */
     bool turn_update;    /* tiles of their update have lanes = features */
     bool large;          /* sums that do not stay in the second-level cache */
     size_t block;        /* features per block of the chunk loop (multiple of TSA_ROW_PAD) */
-    size_t wave;         /* chunks per wave when heads do not fill the team; tests may lower it */
+    size_t wave;         /* 0; tests want the whole team on each item: 1 in a relay, 2 and more in
+                            waves of so many chunks */
     size_t coef_sets;    /* 1 or heads */
     double *temperature; /* [heads] */
     double *coef_double; /* [coef_sets][terms] */

@@ -8,8 +8,8 @@
 
 struct tsa_workspace {
     char magic[8];
-    uint64_t threads, slots;
-    uint64_t room, slot; /* elements of one: a workspace serves plans that need no more */
+    uint64_t threads;
+    uint64_t room, together; /* elements: a workspace serves plans that need no more */
     uint64_t elem;
     uint64_t capacity; /* bytes after this head */
     uint64_t bytes;    /* allocated by the library, else 0 */
@@ -26,8 +26,12 @@ static const char workspace_magic[8] = "tsawork";
  * some memory. */
 #define LARGE_SUMS ((size_t)384 << 10)
 #define MOST_HEADS_BYTES ((size_t)8 << 20)
-/* Memory that the slots of a wave may take. */
-#define MOST_WAVE_BYTES ((size_t)256 << 20)
+/* Memory that the slots of a wave or of a relay may take. */
+#define MOST_TOGETHER_BYTES ((size_t)256 << 20)
+/* Fewer features per stage of a relay cost more than a wave's traffic. */
+#define STAGE_FEATURES 24
+/* Tokens of a group of chunks that moves from stage to stage, at most. */
+#define GROUP_TOKENS 2048
 
 /* Append n*m elements, aligned; false on overflow. */
 static bool add(size_t *total, size_t *offset, size_t n, size_t m)
@@ -90,6 +94,11 @@ bool tsa_room_init(struct tsa_plan *plan)
     add(&slot->total, &slot->ones, tsa_round_up(l->features, TSA_ROW_PAD) + TSA_ROW_PAD, 1);
     add(&slot->total, &slot->kt, plan->d, l->ldk);
     add(&slot->total, &slot->v, plan->chunk, l->ldv);
+    size_t rows, offset;
+    plan->relay_slot = 0;
+    if (!tsa_size_mul(plan->group, room->keys, &rows) ||
+        !add(&plan->relay_slot, &offset, rows, l->ldv + 1))
+        plan->relay_slot = 0; /* no relay */
     return true;
 }
 
@@ -97,9 +106,58 @@ size_t tsa_wave_slots(const struct tsa_plan *plan, size_t threads)
 {
     if (threads < 2)
         return 0;
-    const size_t fit = MOST_WAVE_BYTES / (plan->slot.total * plan->elem);
-    const size_t wanted = 4 * threads;
+    const size_t fit = MOST_TOGETHER_BYTES / (plan->slot.total * plan->elem);
+    const size_t wanted = plan->wave > 1 ? plan->wave : 4 * threads;
     return fit < 2 ? 0 : fit < wanted ? fit : wanted;
+}
+
+/* Stages that are worth it; tests want as many as there can be. */
+static size_t most_stages(const struct tsa_plan *plan)
+{
+    const size_t features = plan->mono.total;
+    const size_t most = plan->wave > 0 ? (features + TSA_ROW_PAD - 1) / TSA_ROW_PAD
+                                       : features / STAGE_FEATURES;
+    return most > 1 ? most : 1;
+}
+
+size_t tsa_relay_stages(const struct tsa_plan *plan, size_t threads)
+{
+    const size_t most = most_stages(plan);
+    return threads < most ? threads : most;
+}
+
+size_t tsa_relay_slots(const struct tsa_plan *plan, size_t threads)
+{
+    if (threads < 2 || plan->relay_slot == 0)
+        return 0;
+    const size_t stages = tsa_relay_stages(plan, threads);
+    const size_t own = stages * tsa_stage_elements(plan) * plan->elem;
+    const size_t left = own < MOST_TOGETHER_BYTES ? MOST_TOGETHER_BYTES - own : 0;
+    const size_t fit = left / plan->elem / plan->relay_slot / stages;
+    const size_t wanted = GROUP_TOKENS / plan->chunk + 1;
+    return stages * (fit < wanted ? fit : wanted);
+}
+
+size_t tsa_stage_elements(const struct tsa_plan *plan)
+{
+    const struct tsa_layout *l = &plan->layout;
+    const size_t elements = l->head_elements - (plan->large ? l->kt : 0);
+    return tsa_round_up(elements, TSA_MAX_LANES) + 2 * TSA_MAX_LANES; /* lines apart */
+}
+
+bool tsa_use_relay(const struct tsa_plan *plan, size_t threads)
+{
+    if (plan->wave > 0 || tsa_relay_slots(plan, threads) == 0)
+        return plan->wave == 1;
+    return 10 * threads < 16 * most_stages(plan) || tsa_wave_slots(plan, threads) == 0;
+}
+
+static size_t together_elements(const struct tsa_plan *plan, size_t threads)
+{
+    if (!tsa_use_relay(plan, threads))
+        return tsa_wave_slots(plan, threads) * plan->slot.total;
+    return tsa_relay_slots(plan, threads) * plan->relay_slot +
+           tsa_relay_stages(plan, threads) * tsa_stage_elements(plan);
 }
 
 /* Shares of the team, then the order of long items and the loads of threads. */
@@ -114,7 +172,7 @@ static size_t workspace_bytes(const struct tsa_plan *plan, size_t threads)
     size_t elements, bytes;
     const size_t merge = tsa_merge_scratch_bytes(plan);
     if (!tsa_size_mul(plan->room.total, threads, &elements) ||
-        !tsa_size_add(elements, tsa_wave_slots(plan, threads) * plan->slot.total, &elements) ||
+        !tsa_size_add(elements, together_elements(plan, threads), &elements) ||
         !tsa_size_mul(elements, plan->elem, &bytes) ||
         !tsa_size_add(bytes, team_bytes(threads), &bytes) ||
         !tsa_size_add(bytes > merge ? bytes : merge,
@@ -163,9 +221,8 @@ enum tsa_status tsa_workspace_init(const struct tsa_plan *plan, int threads, voi
     memset(w, 0, sizeof *w);
     memcpy(w->magic, workspace_magic, sizeof w->magic);
     w->threads = n;
-    w->slots = tsa_wave_slots(plan, n);
     w->room = plan->room.total;
-    w->slot = plan->slot.total;
+    w->together = together_elements(plan, n);
     w->elem = plan->elem;
     w->capacity = wanted - tsa_round_up(sizeof *w, TSA_ALIGN);
     *ws = w;
@@ -218,8 +275,7 @@ static size_t call_bytes(const struct tsa_call *call)
 {
     const struct tsa_plan *plan = call->plan;
     return team_bytes(call->team.threads) +
-           (call->team.threads * plan->room.total + call->wave_slots * plan->slot.total) *
-               plan->elem;
+           (call->team.threads * plan->room.total + call->together) * plan->elem;
 }
 
 enum tsa_status tsa_workspace_check(const struct tsa_plan *plan, const struct tsa_workspace *ws,
@@ -229,8 +285,7 @@ enum tsa_status tsa_workspace_check(const struct tsa_plan *plan, const struct ts
         return TSA_OK;
     if (memcmp(ws->magic, workspace_magic, sizeof ws->magic) != 0)
         return tsa_fail(err, TSA_EINVAL, "ws", "ws is not a workspace");
-    if (ws->elem != plan->elem || ws->room < plan->room.total || ws->slot < plan->slot.total ||
-        ws->capacity < bytes)
+    if (ws->elem != plan->elem || ws->room < plan->room.total || ws->capacity < bytes)
         return tsa_fail(err, TSA_EINVAL, "ws",
                         "the workspace was made for a plan that needs less scratch");
     return TSA_OK;
@@ -249,19 +304,18 @@ enum tsa_status tsa_call_begin(struct tsa_call *call, struct tsa_workspace *ws,
     if (ws) {
         if (team->threads > ws->threads)
             team->threads = ws->threads;
-        call->wave_slots = tsa_wave_slots(plan, team->threads);
-        if (call->wave_slots > ws->slots)
-            call->wave_slots = ws->slots;
+        call->together = together_elements(plan, team->threads);
+        if (call->together > ws->together)
+            call->together = 0; /* of another plan: whole items only */
         memory = first_room(ws);
     } else {
-        call->wave_slots = tsa_wave_slots(plan, team->threads);
+        if (call->writable && call->tokens > plan->chunk)
+            call->together = together_elements(plan, team->threads);
         const size_t bytes = call_bytes(call);
         memory = tsa_allocate(&plan->allocator, bytes);
         if (!memory)
             return tsa_fail(err, TSA_ENOMEM, "ws", "no memory for %zu bytes of scratch", bytes);
     }
-    if (plan->wave && call->wave_slots > plan->wave)
-        call->wave_slots = plan->wave;
     team->shares = (struct tsa_share *)(void *)memory;
     call->order = (size_t *)(void *)(team->shares + 1 + team->threads);
     call->loads = call->order + TSA_LONG_ITEMS * team->threads;
@@ -273,7 +327,6 @@ void tsa_call_end(struct tsa_call *call, struct tsa_workspace *ws)
 {
     if (ws)
         return;
-    call->wave_slots = tsa_wave_slots(call->plan, call->team.threads);
     tsa_release(&call->plan->allocator, call->team.shares, call_bytes(call));
 }
 

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: MIT */
+/* Prefill and absorb of one item by a team whose threads keep shares of the sums. Part of
+ * engine_tmpl.h.
+ *
+ * A stage is a share of the features. It goes over all chunks, packs them for itself, reads and folds
+ * its part of the sums, which so stay with their thread. Without queries stages need nothing of each
+ * other. With queries, the accumulators of a chunk pass from stage to stage, highest features first as
+ * the chains go, and the last one adds the window: in each step of the team every stage is at work
+ * on another group of chunks, one group behind the stage before it. */
+
+struct relay {
+    const struct item *item;
+    size_t stages, chunks;
+    size_t group, slots; /* chunks of a step; of the ring of accumulators */
+    size_t step;
+};
+
+/* Scratch of the relay: accumulators of chunks, then what stages have for themselves. */
+static T *relay_scratch(const struct tsa_call *call)
+{
+    return room_at(call, call->team.threads);
+}
+
+static struct queries relay_queries(const struct tsa_call *call, T *room,
+                                    const struct relay *relay, size_t chunk)
+{
+    const struct tsa_plan *plan = call->plan;
+    const size_t tokens = plan->group * plan->room.keys;
+    T *slot = relay_scratch(call) + chunk % relay->slots * plan->relay_slot;
+    return (struct queries){room + plan->room.qbase, slot, slot + tokens * plan->layout.ldv,
+                            plan->room.keys};
+}
+
+/* The window and the sums of a stage: its own copies, the sums except where they are large. Where
+ * shares of two threads meet, hardware that fetches ahead would take lines from the other thread,
+ * chunk for chunk. */
+static struct item stage_item(const struct tsa_call *call, const struct relay *relay, size_t stage)
+{
+    const struct tsa_plan *plan = call->plan;
+    const struct tsa_layout *l = &plan->layout;
+    struct item it = *relay->item;
+    T *own = relay_scratch(call) +
+             tsa_relay_slots(plan, call->team.threads) * plan->relay_slot +
+             stage * tsa_stage_elements(plan);
+    it.window = (struct window){own, own + (l->v - l->kt), (ptrdiff_t)l->ldk, (ptrdiff_t)l->ldv};
+    own += l->head_elements - l->kt;
+    if (!plan->large)
+        it.sums = (struct sums){own + l->hi,      own + l->lo, own + l->ones_hi,
+                                own + l->ones_lo, it.sums.ld,  it.sums.folded};
+    return it;
+}
+
+static void copy_sums(const struct sums *to, const struct sums *from, const struct pass *p)
+{
+    const size_t n = p->to - p->from;
+    const ptrdiff_t at = (ptrdiff_t)p->from * to->ld;
+    if (to->hi == from->hi)
+        return;
+    memcpy(to->hi + at, from->hi + at, n * (size_t)to->ld * sizeof(T));
+    memcpy(to->lo + at, from->lo + at, n * (size_t)to->ld * sizeof(T));
+    memcpy(to->ones_hi + p->from, from->ones_hi + p->from, n * sizeof(T));
+    memcpy(to->ones_lo + p->from, from->ones_lo + p->from, n * sizeof(T));
+}
+
+/* Stages have whole tiles of so many features. */
+#define STAGE_UNIT 6
+
+/* The features of a stage. The window takes the last one as much time as some features (measured). */
+static void stage_features(const struct tsa_call *call, const struct relay *relay, size_t stage,
+                           struct pass *p)
+{
+    const struct tsa_plan *plan = call->plan;
+    const size_t units = (plan->mono.total + STAGE_UNIT - 1) / STAGE_UNIT;
+    const size_t others = relay->stages - 1;
+    size_t last = units / relay->stages;
+    if (call->q) {
+        const double window = (double)plan->chunk * (double)(plan->d + plan->dv + 3) /
+                              (2.5 * (double)plan->dv + 30) / STAGE_UNIT;
+        const double share = ((double)units + window) / (double)relay->stages - window;
+        last = share > 0 ? (size_t)(share + 0.5) : 0;
+    }
+    if (others == 0)
+        last = units;
+    else if (last > units - others)
+        last = units - others;
+    p->from = 0;
+    p->to = last;
+    if (stage < others) {
+        p->from = last + (units - last) * (others - 1 - stage) / others;
+        p->to = last + (units - last) * (others - stage) / others;
+    }
+    p->from *= STAGE_UNIT;
+    p->to *= STAGE_UNIT;
+    p->to = p->to < plan->mono.total ? p->to : plan->mono.total;
+}
+
+/* What the stage will read next: the next chunk, and what the stage before it has left. */
+static void relay_ahead(const struct tsa_call *call, T *room, const struct relay *relay,
+                        size_t chunk, struct tsa_ahead *ahead)
+{
+    const struct tsa_plan *plan = call->plan;
+    const struct item *it = relay->item;
+    ahead->count = 0;
+    if (chunk == relay->chunks)
+        return;
+    const struct span span = span_at(call, it, chunk);
+    if (call->q && chunk % relay->group > 0) {
+        const struct queries q = relay_queries(call, room, relay, chunk);
+        ahead_add_elements(ahead, q.acc, span.n * plan->layout.ldv, false);
+        ahead_add_elements(ahead, q.den, span.n, false);
+    }
+    if (call->q)
+        ahead_add(ahead, call->q, it->b, it->g * plan->group, span.t, span.n, plan->d, false);
+    ahead_add(ahead, call->k, it->b, it->g, span.t, span.n, plan->d, false);
+    ahead_add(ahead, call->v, it->b, it->g, span.t, span.n, plan->dv, false);
+}
+
+/* The queries of a chunk in one stage, then the fold. `all` has the features, the accumulators of the
+ * chunk, and what to fold; the last stage writes the outputs. */
+static void relay_outputs(const struct tsa_call *call, T *room, const struct item *it,
+                          const struct span *span, const struct window *w, const struct pass *all,
+                          bool ends, struct tsa_ahead *ahead)
+{
+    const struct tsa_plan *plan = call->plan;
+    struct pass pass = *all;
+    for (size_t h = 0; h < plan->group; h += pass.heads) {
+        const size_t more = plan->group - h;
+        pass.heads = more < plan->room.heads ? more : plan->room.heads;
+        pass.h0 = it->g * plan->group + h;
+        for (size_t done = 0; done < span->n; done += pass.m) {
+            const size_t left = span->n - done, at = h * plan->room.keys + done;
+            pass.m = left < plan->room.queries ? left : plan->room.queries;
+            pass.fold = pass.heads == more && pass.m == left ? all->fold : NULL;
+            pass.queries.acc = all->queries.acc + at * plan->layout.ldv;
+            pass.queries.den = all->queries.den + at;
+            pack_queries(call, room, it->b, span->t + done, &pass);
+            run_pass(plan, room, &it->sums, &pass, ahead);
+            if (ends)
+                write_outputs(call, room, it->b, span->t + done, &pass, w, true, span->at + done,
+                              !it->sums.folded);
+        }
+    }
+}
+
+/* One chunk in one stage. */
+static void relay_chunk(const struct tsa_call *call, T *room, const struct relay *relay,
+                        size_t stage, size_t chunk)
+{
+    const struct tsa_plan *plan = call->plan;
+    struct item it = stage_item(call, relay, stage);
+    const struct span span = span_at(call, &it, chunk);
+    const bool full = span_is_full(call, &span), ends = stage + 1 == relay->stages;
+    struct window w = it.window;
+    struct pass pass = {.fold = full ? &w : NULL};
+    struct tsa_ahead ahead;
+    stage_features(call, relay, stage, &pass);
+    if (chunk == 0) {
+        copy_sums(&it.sums, &relay->item->sums, &pass);
+        window_copy(plan, &it.window, &relay->item->window, span.at);
+    }
+    it.sums.folded |= chunk > 0;
+    append(call, room, &it, &it.window, span.at, span.t, span.n,
+           read_in_place(call, &it, &w, span.t, span.n));
+    relay_ahead(call, room, relay, chunk + 1, &ahead);
+    if (call->q) {
+        pass.queries = relay_queries(call, room, relay, chunk);
+        relay_outputs(call, room, &it, &span, &w, &pass, ends, &ahead);
+    } else {
+        run_pass(plan, room, &it.sums, &pass, &ahead);
+    }
+    if (chunk + 1 == relay->chunks)
+        copy_sums(&relay->item->sums, &it.sums, &pass);
+}
+
+static void relay_task(const struct tsa_call *call, T *room, size_t stage)
+{
+    const struct relay *relay = call->work;
+    const size_t behind = call->q ? stage : 0;
+    if (relay->step < behind)
+        return;
+    const size_t first = (relay->step - behind) * relay->group;
+    for (size_t chunk = first; chunk < first + relay->group && chunk < relay->chunks; chunk++)
+        relay_chunk(call, room, relay, stage, chunk);
+}
+
+static void prefill_relay(const struct tsa_call *call, size_t index)
+{
+    const struct tsa_plan *plan = call->plan;
+    const struct item it = item_at(call, index);
+    struct relay relay = {.item = &it, .stages = tsa_relay_stages(plan, call->team.threads)};
+    relay.group = relay.chunks = chunk_count(call, &it);
+    const size_t behind = call->q ? relay.stages - 1 : 0;
+    if (call->q) {
+        /* A step costs the team about 3 us besides its work. Long groups leave stages without any at
+         * both ends, short ones take more steps. */
+        const double work = (double)(plan->mono.total * (plan->dv + 1)) * (double)plan->chunk *
+                            (1 + (double)plan->group) / (double)relay.stages / 50e3;
+        const double best = sqrt((double)relay.chunks * 3 / work / (double)relay.stages);
+        const size_t most = tsa_relay_slots(plan, call->team.threads) / relay.stages;
+        relay.group = best < 1 ? 1 : best < (double)most ? (size_t)best : most;
+        relay.slots = relay.stages * relay.group;
+    }
+    const size_t groups = (relay.chunks + relay.group - 1) / relay.group;
+    struct tsa_call phase = *call;
+    phase.work = &relay;
+    for (; relay.step < groups + behind; relay.step++)
+        run_tasks(&phase, 0, relay.stages, relay_task);
+    const struct span last = span_at(call, &it, relay.chunks - 1);
+    const struct item stage = stage_item(call, &relay, 0);
+    if (!span_is_full(call, &last))
+        window_copy(plan, &it.window, &stage.window, last.at + last.n);
+}
