@@ -4,6 +4,8 @@
 
 #define TSA_DECODE_ROWS 8
 #define TSA_DECODE_VECTORS 8
+/* One row, whose sums may lie in memory, asks for them so many features ahead. */
+#define TSA_DECODE_AHEAD 64
 
 struct decode_args {
     size_t features;
@@ -43,6 +45,11 @@ TSA_INLINE void decode_tile(const int rows, const int nv, const int with_den,
             TSA_UNROLL
             for (int c = 0; c < nv; c++)
                 acc[r][c] = v_fma(a, v_load(hi[r] + at + c * VL), acc[r][c]);
+        }
+        if (rows == 1) {
+            TSA_UNROLL
+            for (int c = 0; c < nv; c++)
+                __builtin_prefetch(hi[0] + at - TSA_DECODE_AHEAD * ldh + c * VL);
         }
         if (with_den) {
             TSA_UNROLL
