@@ -36,6 +36,20 @@ static enum tsa_status check_tensors(const struct tsa_call *call, size_t keys,
     return status;
 }
 
+/* Queries need something to average. */
+static enum tsa_status check_tokens(const struct tsa_call *call, struct tsa_error *err)
+{
+    for (size_t b = 0; b < call->batch; b++)
+        if (tsa_state_layer(call->states[b], call->layer)->tokens == 0) {
+            tsa_fail(err, TSA_EINVAL, "states",
+                     "states[%zu] has absorbed no token: there is nothing to average", b);
+            if (err)
+                err->sequence = (ptrdiff_t)b;
+            return TSA_EINVAL;
+        }
+    return TSA_OK;
+}
+
 /* Check the call as filled so far, and take scratch, which is left only if all is right. */
 static enum tsa_status begin(struct tsa_call *call, struct tsa_workspace *ws, struct tsa_error *err)
 {
@@ -43,8 +57,6 @@ static enum tsa_status begin(struct tsa_call *call, struct tsa_workspace *ws, st
     if (!plan)
         return tsa_fail(err, TSA_EINVAL, "plan", "plan is NULL");
     enum tsa_status status = tsa_check_sequences(call, err);
-    if (status == TSA_OK && !call->keys)
-        status = tsa_check_states(call, err);
     if (status == TSA_OK)
         status = check_tensors(call, call->keys ? call->keys : call->tokens, err);
     if (status != TSA_OK)
@@ -55,22 +67,38 @@ static enum tsa_status begin(struct tsa_call *call, struct tsa_workspace *ws, st
         if (call->o && call->o->data && inputs[i] && inputs[i]->data == call->o->data &&
             call->batch > 0 && call->tokens > 0)
             return tsa_fail(err, TSA_EINVAL, "o", "o overlaps %s", names[i]);
-    if (!call->keys && !call->writable && call->tokens > 0)
-        for (size_t b = 0; b < call->batch; b++)
-            if (tsa_state_layer(call->states[b], call->layer)->tokens == 0) {
-                tsa_fail(err, TSA_EINVAL, "states",
-                         "states[%zu] has absorbed no token: there is nothing to average", b);
-                if (err)
-                    err->sequence = (ptrdiff_t)b;
-                return TSA_EINVAL;
-            }
     status = tsa_call_begin(call, ws, err);
     if (status != TSA_OK)
         return status;
-    status = tsa_check_values(call, err);
+    if (!call->keys)
+        status = tsa_check_states(call, err);
+    if (status == TSA_OK && !call->keys && !call->writable && call->tokens > 0)
+        status = check_tokens(call, err);
+    if (status == TSA_OK)
+        status = tsa_check_values(call, err);
     if (status != TSA_OK)
         tsa_call_end(call, ws);
     return status;
+}
+
+/* What some states have absorbed. */
+static void count_task(const void *argument, size_t thread, size_t index)
+{
+    const struct tsa_call *call = argument;
+    const size_t chunk = call->plan->chunk, end = (index + 1) * TSA_TASK_SEQUENCES;
+    (void)thread;
+    for (size_t b = index * TSA_TASK_SEQUENCES; b < end && b < call->batch; b++) {
+        struct tsa_state *state = call->writable[tsa_call_slot(call, b)];
+        struct tsa_layer_head *head = tsa_state_layer(state, call->layer);
+        const size_t tokens = tsa_call_tokens(call, b);
+        if (tokens == 0)
+            continue;
+        head->tokens += tokens;
+        head->window += tokens;
+        if (head->window >= chunk)
+            head->window %= chunk;
+        state->head.fold = chunk;
+    }
 }
 
 /* Check, run and end a call, in the arithmetic's floating-point mode. */
@@ -83,30 +111,13 @@ static enum tsa_status run(struct tsa_call *call, void (*engine)(const struct ts
     if (status == TSA_OK) {
         if (call->batch > 0 && call->tokens > 0)
             engine(call);
+        if (call->writable)
+            tsa_run_sequences(call, count_task, call);
         tsa_call_end(call, ws);
     }
     tsa_fpenv_leave(mode);
     errno = saved_errno;
     return status == TSA_OK ? tsa_succeed(err) : status;
-}
-
-static enum tsa_status absorb(struct tsa_call *call, void (*engine)(const struct tsa_call *),
-                              struct tsa_workspace *ws, struct tsa_error *err)
-{
-    const enum tsa_status status = run(call, engine, ws, err);
-    for (size_t b = 0; status == TSA_OK && b < call->batch; b++) {
-        struct tsa_state *state = call->writable[tsa_call_slot(call, b)];
-        struct tsa_layer_head *head = tsa_state_layer(state, call->layer);
-        const size_t tokens = tsa_call_tokens(call, b);
-        if (tokens == 0)
-            continue;
-        head->tokens += tokens;
-        head->window += tokens;
-        if (head->window >= call->plan->chunk)
-            head->window %= call->plan->chunk;
-        state->head.fold = call->plan->chunk;
-    }
-    return status;
 }
 
 static enum tsa_status need(const void *x, const char *name, struct tsa_error *err)
@@ -121,7 +132,7 @@ static enum tsa_status append_tokens(struct tsa_call *call, struct tsa_workspace
     if (need(call->plan, "plan", err) || need(call->k, "k", err))
         return TSA_EINVAL;
     call->states = (const struct tsa_state *const *)call->writable;
-    return absorb(call, engine_of(call->plan)->prefill, ws, err);
+    return run(call, engine_of(call->plan)->prefill, ws, err);
 }
 
 enum tsa_status tsa_prefill(const struct tsa_plan *plan, struct tsa_state *const *states,

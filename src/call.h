@@ -58,6 +58,18 @@ struct tsa_engine {
 };
 extern const struct tsa_engine tsa_engine_f32, tsa_engine_f64;
 
+/* Run tasks of TSA_TASK_SEQUENCES sequences each, with the team if there are many. */
+#define TSA_TASK_SEQUENCES 512
+static inline void tsa_run_sequences(const struct tsa_call *call, tsa_task task,
+                                     const void *argument)
+{
+    const size_t tasks = (call->batch + TSA_TASK_SEQUENCES - 1) / TSA_TASK_SEQUENCES;
+    struct tsa_team team = call->team;
+    if (tasks < 4)
+        team.threads = 1;
+    tsa_team_run(&team, 0, tasks, task, argument);
+}
+
 /* -- workspace.c -- */
 
 /* Does a team of so many threads work on an item in a relay, not in waves? */
@@ -82,7 +94,7 @@ enum tsa_status tsa_check_tensor(const struct tsa_tensor *x, const char *name, s
                                  struct tsa_error *err);
 /* Offsets, lengths or slots can be; fills call->tokens of a packed call. */
 enum tsa_status tsa_check_sequences(struct tsa_call *call, struct tsa_error *err);
-/* All states fit and are distinct. */
+/* All states fit and are distinct. Uses the call's team. */
 enum tsa_status tsa_check_states(const struct tsa_call *call, struct tsa_error *err);
 /* Finite inputs, no overflow of monomials; reads q, k and v once, with the call's team. */
 enum tsa_status tsa_check_values(const struct tsa_call *call, struct tsa_error *err);

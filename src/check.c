@@ -89,7 +89,7 @@ static enum tsa_status bad_sequence(struct tsa_error *err, const char *argument,
     tsa_fail(err, TSA_EINVAL, argument, "%s[%zu] is %lld, wanted %s", argument, b,
              (long long)found, wanted);
     tsa_error_numbers(err, 0, found);
-    if (err)
+    if (err && strcmp(argument, "slots") != 0)
         err->sequence = (ptrdiff_t)b;
     return TSA_EINVAL;
 }
@@ -101,10 +101,13 @@ enum tsa_status tsa_check_sequences(struct tsa_call *call, struct tsa_error *err
         const int64_t from = call->offsets[b], to = call->offsets[b + 1];
         if (from < 0)
             return bad_sequence(err, "offsets", b, from, "0 or more");
-        if (to < from)
-            return bad_sequence(err, "offsets", b + 1, to, "at least the one before it");
-        if ((uint64_t)to > (uint64_t)PTRDIFF_MAX)
-            return bad_sequence(err, "offsets", b + 1, to, "a number of rows in memory");
+        if (to < from || (uint64_t)to > (uint64_t)PTRDIFF_MAX) {
+            bad_sequence(err, "offsets", b + 1, to,
+                         to < from ? "at least the one before it" : "a number of rows in memory");
+            if (err)
+                err->sequence = (ptrdiff_t)b; /* which ends there */
+            return TSA_EINVAL;
+        }
         most = (size_t)(to - from) > most ? (size_t)(to - from) : most;
     }
     for (size_t b = 0; call->lengths && b < call->batch; b++) {
@@ -123,6 +126,80 @@ enum tsa_status tsa_check_sequences(struct tsa_call *call, struct tsa_error *err
 
 /* -- states ------------------------------------------------------------------------------ */
 
+static enum tsa_status check_state(const struct tsa_call *call, size_t b, struct tsa_error *err)
+{
+    const size_t slot = tsa_call_slot(call, b);
+    return tsa_state_check(call->plan, call->states[slot], call->writable != NULL, "states", slot,
+                           err);
+}
+
+/* A state that is there twice keeps the mark of one of its places. */
+static void mark(const struct tsa_call *call, size_t b, uint64_t value)
+{
+    __atomic_store_n(&call->writable[tsa_call_slot(call, b)]->head.mark, value, __ATOMIC_RELAXED);
+}
+static size_t marked(const struct tsa_call *call, size_t b)
+{
+    return (size_t)call->states[tsa_call_slot(call, b)]->head.mark;
+}
+
+enum step { CHECK, COMPARE, CLEAR };
+struct state_step {
+    const struct tsa_call *call;
+    enum step step;
+};
+
+/* One step for some sequences; the share of the thread notes that something is wrong. */
+static void state_task(const void *argument, size_t thread, size_t index)
+{
+    const struct state_step *s = argument;
+    const struct tsa_call *call = s->call;
+    const size_t end = (index + 1) * TSA_TASK_SEQUENCES;
+    bool wrong = false;
+    for (size_t b = index * TSA_TASK_SEQUENCES; b < end && b < call->batch && !wrong; b++) {
+        if (s->step == CHECK)
+            wrong = check_state(call, b, NULL) != TSA_OK;
+        else if (s->step == COMPARE)
+            wrong = marked(call, b) != b;
+        if (call->writable && s->step != COMPARE && !wrong)
+            mark(call, b, s->step == CLEAR ? 0 : b);
+    }
+    if (wrong)
+        call->team.shares[1 + thread].most = 1;
+}
+
+/* true if something was wrong. */
+static bool step_states(const struct tsa_call *call, enum step step)
+{
+    const struct state_step s = {call, step};
+    bool wrong = false;
+    for (size_t i = 0; i < call->team.threads; i++)
+        call->team.shares[1 + i].most = 0;
+    tsa_run_sequences(call, state_task, &s);
+    for (size_t i = 0; i < call->team.threads; i++)
+        wrong |= call->team.shares[1 + i].most > 0;
+    return wrong;
+}
+
+/* Name the first of the states that are there twice, and its last place. */
+static enum tsa_status twice(const struct tsa_call *call, struct tsa_error *err)
+{
+    for (size_t b = 0; b < call->batch; b++)
+        mark(call, b, b);
+    size_t b = 0;
+    while (marked(call, b) == b)
+        b++;
+    const size_t other = marked(call, b), slot = tsa_call_slot(call, b);
+    if (slot == tsa_call_slot(call, other))
+        tsa_fail(err, TSA_EINVAL, "slots", "slots[%zu] and slots[%zu] are the same", b, other);
+    else
+        tsa_fail(err, TSA_EINVAL, "states", "states[%zu] and states[%zu] are the same", slot,
+                 tsa_call_slot(call, other));
+    if (err)
+        err->sequence = (ptrdiff_t)slot;
+    return TSA_EINVAL;
+}
+
 enum tsa_status tsa_check_states(const struct tsa_call *call, struct tsa_error *err)
 {
     const struct tsa_plan *plan = call->plan;
@@ -131,36 +208,22 @@ enum tsa_status tsa_check_states(const struct tsa_call *call, struct tsa_error *
     if (call->layer >= plan->layers)
         return tsa_fail(err, TSA_EINVAL, "layer", "layer is %zu; the plan has %zu", call->layer,
                         plan->layers);
-    for (size_t b = 0; b < call->batch; b++) {
-        const size_t slot = tsa_call_slot(call, b);
-        const enum tsa_status status =
-            tsa_state_check(plan, call->states[slot], call->writable != NULL, "states", slot, err);
-        if (status != TSA_OK)
-            return status;
-    }
-    if (!call->writable || call->batch < 2)
-        return TSA_OK;
-    /* a state that is there twice keeps the mark of its last place */
-    for (size_t b = 0; b < call->batch; b++)
-        call->writable[tsa_call_slot(call, b)]->head.mark = b;
+    if (call->batch == 1)
+        return check_state(call, 0, err);
     enum tsa_status status = TSA_OK;
-    for (size_t b = 0; b < call->batch && status == TSA_OK; b++) {
-        const size_t slot = tsa_call_slot(call, b);
-        const size_t mark = (size_t)call->states[slot]->head.mark;
-        if (mark == b)
-            continue;
-        const size_t other = tsa_call_slot(call, mark);
-        if (slot == other)
-            status = tsa_fail(err, TSA_EINVAL, "slots", "slots[%zu] and slots[%zu] are the same", b,
-                              mark);
-        else
-            status = tsa_fail(err, TSA_EINVAL, "states",
-                              "states[%zu] and states[%zu] are the same", slot, other);
-        if (err)
-            err->sequence = (ptrdiff_t)slot;
-    }
-    for (size_t b = 0; b < call->batch; b++)
-        call->writable[tsa_call_slot(call, b)]->head.mark = 0;
+    if (step_states(call, CHECK))
+        for (size_t b = 0; b < call->batch && status == TSA_OK; b++)
+            status = check_state(call, b, err);
+    if (!call->writable)
+        return status;
+    if (status == TSA_OK && step_states(call, COMPARE))
+        status = twice(call, err);
+    if (status == TSA_OK)
+        step_states(call, CLEAR);
+    else /* marks stand in states that passed */
+        for (size_t b = 0; b < call->batch; b++)
+            if (check_state(call, b, NULL) == TSA_OK)
+                mark(call, b, 0);
     return status;
 }
 

@@ -3,7 +3,7 @@
 #include "config.h"
 
 #include "fpenv.h"
-#include "internal.h"
+#include "team.h"
 #include "measure.h"
 
 #include <float.h>
@@ -428,6 +428,7 @@ static enum tsa_status create(const struct tsa_options *o, struct tsa_plan **pla
         tsa_plan_destroy(p);
         return status;
     }
+    tsa_team_prepare(p);
     *plan = p;
     return tsa_succeed(err);
 }

@@ -2,6 +2,12 @@
 /* Teams: shares of tasks, OpenMP or the caller's executor to work on them, and forks. */
 #include "config.h"
 
+#ifndef _POSIX_C_SOURCE
+#define _POSIX_C_SOURCE 200809L /* stat, pthread_atfork */
+#endif
+
+#include <errno.h>
+
 #include "fpenv.h"
 #include "team.h"
 
@@ -9,35 +15,61 @@
 #include <omp.h>
 #if defined(HAVE_PTHREAD_ATFORK)
 #include <pthread.h>
+#include <sys/stat.h>
 #endif
 #endif
 
 /* -- forks ----------------------------------------------------------------------------------- */
 
-/* A child has none of the threads that OpenMP believes it has. Its calls are serial; the runtime,
- * which is the host's as well, is left alone. */
+/* A child has none of the threads that OpenMP believes it has, and would wait for them. It is marked
+ * if the library has run a team before the fork, or if the process had threads of whatever kind then,
+ * for the host may use OpenMP too. Calls in it are serial; the runtime, which is the host's as well,
+ * is left alone. */
 #if defined(_OPENMP) && defined(HAVE_PTHREAD_ATFORK)
-static atomic_bool forked;
+static atomic_bool has_run, had_threads, forked;
 
+static void before_fork(void)
+{
+    bool threads = atomic_load(&has_run);
+#ifdef __linux__
+    struct stat folder;
+    const int saved_errno = errno;
+    if (stat("/proc/self/task", &folder) == 0) /* a link per thread, and two */
+        threads |= folder.st_nlink > 3;
+    errno = saved_errno;
+#endif
+    atomic_store(&had_threads, threads);
+}
 static void in_child(void)
 {
-    atomic_store_explicit(&forked, true, memory_order_relaxed);
+    if (atomic_load(&had_threads))
+        atomic_store(&forked, true);
 }
 static void watch_forks(void)
 {
-    pthread_atfork(NULL, NULL, in_child);
+    pthread_atfork(before_fork, NULL, in_child);
 }
-/* Before the first team. */
-static void team_begins(void)
+void tsa_team_prepare(const struct tsa_plan *plan)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, watch_forks);
+    if (plan->threads > 1 && !plan->execute)
+        pthread_once(&once, watch_forks);
+}
+static void team_begins(void)
+{
+    if (!atomic_load_explicit(&has_run, memory_order_relaxed))
+        atomic_store(&has_run, true);
 }
 static bool in_forked_child(void)
 {
     return atomic_load_explicit(&forked, memory_order_relaxed);
 }
-#elif defined(_OPENMP)
+#else
+void tsa_team_prepare(const struct tsa_plan *plan)
+{
+    (void)plan;
+}
+#ifdef _OPENMP
 static void team_begins(void)
 {
 }
@@ -45,6 +77,7 @@ static bool in_forked_child(void)
 {
     return false;
 }
+#endif
 #endif
 
 size_t tsa_team_threads(const struct tsa_plan *plan)

@@ -24,6 +24,9 @@ struct tsa_team {
     struct tsa_share *shares;    /* 1 + threads */
 };
 
+/* Once a plan that may use OpenMP has been made: forks are noticed from now on. */
+void tsa_team_prepare(const struct tsa_plan *plan);
+
 /* Threads that a call may use now: 1 where OpenMP would nest, or cannot run after a fork. */
 size_t tsa_team_threads(const struct tsa_plan *plan);
 
