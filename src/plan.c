@@ -49,7 +49,11 @@ static size_t tsa_default_chunk(size_t d, size_t dv, size_t terms)
     const double sums = (double)mono.total * ((double)dv + 1);
     if (sums < 16 * ((double)d + (double)dv) && dv / 4 >= d)
         return 32;
-    return sums < 1e5 ? 64 : sums < 2e5 ? 128 : sums < 1.5e6 ? 256 : 512;
+    /* values that leave much of their last 16 columns empty: sums are then dearer */
+    const bool ragged = 100 * dv < 85 * tsa_round_up(dv, 16);
+    if (ragged && sums >= 2e5 && sums < 1.5e6)
+        return 256;
+    return sums < (ragged ? 3e4 : 1e5) ? 64 : sums < 1.5e6 ? 128 : 512;
 }
 
 /* Features per block of the chunk loop; no part of the arithmetic. */

@@ -718,6 +718,29 @@ START_TEST(forks)
 END_TEST
 
 #ifdef _OPENMP
+/* The same where only the host has used OpenMP: the library has a plan, but has run no team. */
+START_TEST(fork_of_a_host)
+{
+    struct scene x;
+    struct result r;
+    scene_begin(&x, 0);
+    result_make(&x, &r);
+    struct tsa_plan *plan = problem_plan(&x.p, NULL, 4);
+    assert_team(4);
+    const pid_t pid = fork();
+    ck_assert_int_ge(pid, 0);
+    if (pid == 0)
+        _exit(in_child(&x, plan, &r, NULL, 0));
+    int status = -1;
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    ck_assert_msg(WIFEXITED(status), "the child ended by signal %d", WTERMSIG(status));
+    ck_assert_int_eq(WEXITSTATUS(status), 0);
+    tsa_plan_destroy(plan);
+    result_free(&x, &r);
+    scene_end(&x);
+}
+END_TEST
+
 /* Runs in a process of its own, whose environment limits OpenMP. */
 static int granted_at_most;
 
@@ -1191,6 +1214,7 @@ int main(int argc, char **argv)
     TCase *processes = add_case(suite, "processes");
     tcase_add_loop_test(processes, forks, 0, quick() ? 1 : 2);
 #ifdef _OPENMP
+    tcase_add_test(processes, fork_of_a_host);
     tcase_add_loop_test(processes, limits, 0, 2);
 #endif
     tcase_add_test(processes, idle);
