@@ -46,10 +46,10 @@ TSA_INLINE void decode_tile(const int rows, const int nv, const int with_den,
             for (int c = 0; c < nv; c++)
                 acc[r][c] = v_fma(a, v_load(hi[r] + at + c * VL), acc[r][c]);
         }
-        if (rows == 1) {
+        if (rows == 1 && f >= TSA_DECODE_AHEAD) {
             TSA_UNROLL
             for (int c = 0; c < nv; c++)
-                __builtin_prefetch(hi[0] + at - TSA_DECODE_AHEAD * ldh + c * VL);
+                ahead_line(hi[0] + at - TSA_DECODE_AHEAD * ldh + c * VL);
         }
         if (with_den) {
             TSA_UNROLL

@@ -51,6 +51,16 @@ static inline void ahead_lines(const char *line, size_t n, bool write)
 #endif
 }
 
+/* Ask for the line of *x. */
+static inline void ahead_line(const void *x)
+{
+#if defined(__GNUC__)
+    __builtin_prefetch(x, 0, 3);
+#else
+    (void)x;
+#endif
+}
+
 /* Ask for the next n lines. */
 static inline void ahead_ask(struct tsa_ahead *ahead, size_t n)
 {

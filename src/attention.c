@@ -53,9 +53,6 @@ static enum tsa_status check_tokens(const struct tsa_call *call, struct tsa_erro
 /* Check the call as filled so far, and take scratch, which is left only if all is right. */
 static enum tsa_status begin(struct tsa_call *call, struct tsa_workspace *ws, struct tsa_error *err)
 {
-    const struct tsa_plan *plan = call->plan;
-    if (!plan)
-        return tsa_fail(err, TSA_EINVAL, "plan", "plan is NULL");
     enum tsa_status status = tsa_check_sequences(call, err);
     if (status == TSA_OK)
         status = check_tensors(call, call->keys ? call->keys : call->tokens, err);

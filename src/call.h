@@ -9,6 +9,9 @@
 /* Sums of a kv head that are worth two threads in a decoding step: about 20 us of reading. */
 #define TSA_SPLIT_BYTES ((size_t)1 << 20)
 
+/* Items that are long beside a thread's share are less than this many times the threads. */
+#define TSA_LONG_ITEMS 16
+
 struct tsa_call {
     const struct tsa_plan *plan;
     const struct tsa_state *const *states;
@@ -23,13 +26,10 @@ struct tsa_call {
     const struct tsa_tensor *q, *k, *v, *o;
     struct tsa_team team;
     size_t together; /* elements for items on which the whole team works */
-    size_t *order, *loads; /* TSA_LONG_ITEMS x threads, threads: for the order of ragged items */
+    size_t *order, *loads; /* [TSA_LONG_ITEMS x threads], [threads]: for the order of items */
     char *scratch;         /* rooms of threads, then `together` elements */
     const void *work;      /* what the tasks of one phase share */
 };
-/* Items that are long beside a thread's share are less than this many times the threads. */
-#define TSA_LONG_ITEMS 16
-
 /* Sequence b of the call: its state, its place in the tensors, its tokens. */
 static inline size_t tsa_call_slot(const struct tsa_call *call, size_t b)
 {

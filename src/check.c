@@ -255,8 +255,8 @@ static size_t input_tokens(const struct tsa_call *call, const struct input *in, 
 static double token_absmax(const struct tsa_call *call, const struct input *in, size_t b, size_t h,
                            size_t t)
 {
-    return absmax_rows(call->plan, in->x, tsa_call_batch(call, b), h, tsa_call_first(call, b) + t, 1,
-                       in->width, 0);
+    return absmax_rows(call->plan, in->x, tsa_call_batch(call, b), h,
+                       tsa_call_first(call, b) + t, 1, in->width, 0);
 }
 
 static double element(const struct tsa_call *call, const struct input *in, size_t b, size_t h,
@@ -394,7 +394,7 @@ static bool find_query_overflow(const struct tsa_call *call, const struct limits
 
 /* Elements of a task, about, and of a tensor that is worth a team: 3 us and 10 us. */
 #define SCAN_ELEMENTS ((size_t)1 << 15)
-#define WORTH_A_TEAM (4 * SCAN_ELEMENTS)
+#define TEAM_ELEMENTS (4 * SCAN_ELEMENTS)
 
 /* Tasks are `rows` tokens of one head of one sequence; of packed sequences, which lie together, all
  * rows count as one sequence; and where each sequence has one token, all heads of `rows` sequences.
@@ -464,7 +464,7 @@ static double tensor_absmax(const struct tsa_call *call, const struct input *in,
     const size_t rows = call->offsets ? (size_t)(call->offsets[call->batch] - call->offsets[0])
                                       : tokens;
     double most = 0;
-    if ((double)sequences * (double)(in->heads * in->width) * (double)rows < WORTH_A_TEAM) {
+    if ((double)sequences * (double)(in->heads * in->width) * (double)rows < TEAM_ELEMENTS) {
         if (scan.single)
             return scan_sequences(&scan, 0);
         for (size_t i = 0; i < sequences * in->heads; i++) {

@@ -112,9 +112,9 @@ static void rows_out_done(const struct tsa_tensor *x, size_t b, size_t h, size_t
 
 /* -- chunks ---------------------------------------------------------------------------------- */
 
-/* Where a call brings a whole chunk in rows that the kernels can read, w->v becomes the caller's rows,
- * n tokens from t on; false if they have to be packed. Rows far apart would fall into few sets of the
- * first-level cache. */
+/* Where a call brings a whole chunk in rows that the kernels can read, w->v becomes the caller's
+ * rows, n tokens from t on; false if they have to be packed. Rows far apart would fall into few
+ * sets of the first-level cache. */
 static bool read_in_place(const struct tsa_call *call, const struct item *it, struct window *w,
                           size_t t, size_t n)
 {
@@ -388,14 +388,14 @@ static void run_pass(const struct tsa_plan *plan, T *room, const struct sums *s,
                      const struct pass *p, struct tsa_ahead *ahead)
 {
     const size_t heads = s->folded ? p->heads : 0, m = p->m;
+    if ((!p->fold && heads == 0) || p->from == p->to)
+        return;
     for (size_t i = 0; i < heads; i++) {
         const struct queries q = head_of(plan, &p->queries, i);
         for (size_t t = 0; t < m; t += TSA_TILE_TOKENS)
             KERNELS(plan)->base_t(&plan->mono, tile_tokens(m - t), tile_at(plan, q.base, t),
                                   TSA_TILE_TOKENS);
     }
-    if ((!p->fold && heads == 0) || p->from == p->to)
-        return;
     if (p->fold)
         key_base(plan, room, p->fold);
     const size_t calls = heads * ((m + TSA_TILE_TOKENS - 1) / TSA_TILE_TOKENS) +

@@ -13,8 +13,8 @@ struct schedule {
     size_t rest, singles;    /* tasks for the other items, and for sequences of one token */
 };
 
-/* Tokens times sums that are worth a team: about 20 us on one thread. */
-#define WORTH_A_TEAM 1e6
+/* Products that are worth a team: about 20 us on one thread. */
+#define TEAM_PRODUCTS 1e6
 /* Sequences of one token that a task looks for together. */
 #define SINGLES 64
 
@@ -54,17 +54,20 @@ static void add_load(size_t *loads, size_t count, size_t more)
     loads[i] = load;
 }
 
-/* Tokens of time if the first `together` of the list are done by the team. Its chunks take 1/10
- * longer: their sums pass through memory. */
+/* Tokens of time if the first `together` of the list are done by the team: one after the other in a
+ * relay, whose stages wait for their first chunk, or all in waves. That takes about a third longer
+ * than threads that do not share (doc/threads.md). */
 static double makespan(const struct tsa_call *call, const struct schedule *s, size_t together)
 {
     const size_t threads = call->team.threads, chunk = call->plan->chunk;
+    const bool relay = tsa_use_relay(call->plan, threads);
+    const size_t stages = relay ? tsa_relay_stages(call->plan, threads) : threads;
     size_t *loads = call->loads, chunks = 0, alone = s->tokens, most = 0;
     memset(loads, 0, threads * sizeof *loads);
     for (size_t i = 0; i < s->listed; i++) {
         const size_t tokens = item_tokens(call, call->order[i]);
         if (i < together) {
-            chunks += (tokens + chunk - 1) / chunk;
+            chunks += (tokens + chunk - 1) / chunk + (relay && call->q ? stages - 1 : 0);
             alone -= tokens;
         } else {
             const size_t load = loads[0] + tokens;
@@ -73,8 +76,8 @@ static double makespan(const struct tsa_call *call, const struct schedule *s, si
         }
     }
     const double even = (double)alone / (double)threads;
-    const size_t rounds = (chunks + threads - 1) / threads;
-    return 1.1 * (double)(rounds * chunk) + ((double)most > even ? (double)most : even);
+    const size_t rounds = (chunks + stages - 1) / stages;
+    return 1.35 * (double)(rounds * chunk) + ((double)most > even ? (double)most : even);
 }
 
 static struct schedule schedule_of(const struct tsa_call *call)
@@ -102,7 +105,7 @@ static void list_items(const struct tsa_call *call, struct schedule *s)
 {
     const struct tsa_plan *plan = call->plan;
     const size_t threads = call->team.threads, most = TSA_LONG_ITEMS * threads;
-    const bool forced = plan->wave > 0; /* a test wants waves */
+    const bool forced = plan->wave > 0; /* a test wants waves or a relay */
     s->longest = s->tokens / most;      /* so the list has room */
     if (s->longest < 2 * plan->chunk - 1 || forced)
         s->longest = 2 * plan->chunk - 1;
@@ -120,7 +123,7 @@ static void list_items(const struct tsa_call *call, struct schedule *s)
     }
     const size_t candidates[] = {s->listed % threads, s->listed};
     double best = makespan(call, s, 0);
-    for (size_t i = 0; i < 2 && s->listed > 0; i++) {
+    for (size_t i = 0; i < 2 && s->listed > 0 && !plan->crowded; i++) {
         const double time = makespan(call, s, candidates[i]);
         if (time < best) {
             best = time;
@@ -185,7 +188,7 @@ static void prefill(const struct tsa_call *call)
     struct tsa_call team = *call;
     const double reads = call->q ? 1 + (double)plan->group : 1;
     const double work = reads * (double)s.tokens * (double)(plan->mono.total * plan->dv);
-    if (work < WORTH_A_TEAM && plan->wave == 0)
+    if (work < TEAM_PRODUCTS && plan->wave == 0)
         team.team.threads = 1;
     team.work = &s;
     list_items(&team, &s);

@@ -2,11 +2,11 @@
 /* Prefill and absorb of one item by a team whose threads keep shares of the sums. Part of
  * engine_tmpl.h.
  *
- * A stage is a share of the features. It goes over all chunks, packs them for itself, reads and folds
- * its part of the sums, which so stay with their thread. Without queries stages need nothing of each
- * other. With queries, the accumulators of a chunk pass from stage to stage, highest features first as
- * the chains go, and the last one adds the window: in each step of the team every stage is at work
- * on another group of chunks, one group behind the stage before it. */
+ * A stage is a share of the features. It goes over all chunks, packs them for itself, reads and
+ * folds its part of the sums, which so stay with their thread. Without queries stages need nothing
+ * of each other. With queries, the accumulators of a chunk pass from stage to stage, highest
+ * features first as the chains go, and the last one adds the window: in each step of the team every
+ * stage is at work on another group of chunks, one group behind the stage before it. */
 
 struct relay {
     const struct item *item;
@@ -65,7 +65,8 @@ static void copy_sums(const struct sums *to, const struct sums *from, const stru
 /* Stages have whole tiles of so many features. */
 #define STAGE_UNIT 6
 
-/* The features of a stage. The window takes the last one as much time as some features (measured). */
+/* The features of a stage. The window takes the last one as much time as some features would
+ * (measured), so that it has fewer, or none. */
 static void stage_features(const struct tsa_call *call, const struct relay *relay, size_t stage,
                            struct pass *p)
 {
@@ -115,8 +116,8 @@ static void relay_ahead(const struct tsa_call *call, T *room, const struct relay
     ahead_add(ahead, call->v, it->b, it->g, span.t, span.n, plan->dv, false);
 }
 
-/* The queries of a chunk in one stage, then the fold. `all` has the features, the accumulators of the
- * chunk, and what to fold; the last stage writes the outputs. */
+/* The queries of a chunk in one stage, then the fold. `all` has the features, the accumulators of
+ * the chunk, and what to fold; the last stage writes the outputs. */
 static void relay_outputs(const struct tsa_call *call, T *room, const struct item *it,
                           const struct span *span, const struct window *w, const struct pass *all,
                           bool ends, struct tsa_ahead *ahead)
@@ -191,8 +192,8 @@ static void prefill_relay(const struct tsa_call *call, size_t index)
     relay.group = relay.chunks = chunk_count(call, &it);
     const size_t behind = call->q ? relay.stages - 1 : 0;
     if (call->q) {
-        /* A step costs the team about 3 us besides its work. Long groups leave stages without any at
-         * both ends, short ones take more steps. */
+        /* A step costs the team about 3 us besides its work. Long groups leave stages without any
+         * at both ends, short ones take more steps. */
         const double work = (double)(plan->mono.total * (plan->dv + 1)) * (double)plan->chunk *
                             (1 + (double)plan->group) / (double)relay.stages / 50e3;
         const double best = sqrt((double)relay.chunks * 3 / work / (double)relay.stages);

@@ -4,8 +4,7 @@
  * TSA_DTYPE, KERNELS(plan) and ENGINE.
  *
  * Work items are (sequence, kv head). Items that fill the team run serially, each on one thread;
- * otherwise chunks run in waves: local sums of all chunks of the wave, then folds in chunk order
- * that leave the prefix before each chunk in place of its sums, then the outputs. Bits do not
+ * otherwise the team works on an item together, in a relay or in waves of chunks. Bits do not
  * depend on any of this. */
 
 #include <math.h>

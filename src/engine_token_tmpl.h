@@ -135,7 +135,7 @@ static size_t column_parts(const struct tsa_call *call)
     const struct tsa_plan *plan = call->plan;
     const size_t items = call->batch * plan->kv_heads, unit = TSA_ALIGN / sizeof(T);
     const size_t columns = plan->layout.ldv / unit, share = call->team.threads / items;
-    if (call->o->dtype != TSA_DTYPE ||
+    if (plan->crowded || call->o->dtype != TSA_DTYPE ||
         plan->mono.total * plan->layout.ldv * sizeof(T) < TSA_SPLIT_BYTES)
         return 1;
     return share < columns ? (share > 1 ? share : 1) : columns;

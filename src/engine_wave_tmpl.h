@@ -49,7 +49,7 @@ static void wave_fold(const struct tsa_call *call, T *room, size_t task)
 {
     const struct tsa_plan *plan = call->plan;
     const struct wave *wave = wave_of(call);
-    const size_t block = call->plan->block, features = plan->mono.total;
+    const size_t block = plan->block, features = plan->mono.total;
     const size_t blocks = (features + block - 1) / block;
     const size_t i = task / blocks, f = task % blocks * block;
     const size_t n = features - f < block ? features - f : block;
@@ -101,7 +101,7 @@ static void prefill_waves(const struct tsa_call *call, const size_t *items, size
     const struct tsa_plan *plan = call->plan;
     const size_t fit = tsa_wave_slots(plan, call->team.threads);
     const size_t together = count < fit ? count : fit;
-    const size_t blocks = (plan->mono.total + call->plan->block - 1) / call->plan->block;
+    const size_t blocks = (plan->mono.total + plan->block - 1) / plan->block;
     struct wave wave = {.chunks = fit / together};
     struct tsa_call phase = *call;
     phase.work = &wave;

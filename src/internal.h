@@ -192,6 +192,7 @@ struct tsa_plan {
     unsigned flags;
     int threads;
     const char *threads_reason;
+    bool crowded; /* more threads of OpenMP than processors: they had better not wait often */
     const struct tsa_isa *isa;
     struct tsa_monomials mono;
     size_t elem;              /* bytes of T */

@@ -249,6 +249,7 @@ static enum tsa_status set_scalars(struct tsa_plan *p, const struct tsa_options 
     p->threads_reason = "as asked";
     if (p->threads == 0)
         p->threads = tsa_default_threads(&p->threads_reason);
+    p->crowded = tsa_team_crowded(p);
     return TSA_OK;
 }
 

@@ -163,7 +163,7 @@ static void TSA_NAME(export_block)(const struct tsa_plan *p, const void *from,
     }
 }
 
-/* -- the tree ----------------------------------------------------------------------------------- */
+/* -- the tree -------------------------------------------------------------------------------- */
 
 /* Rows of level `level` of a thread's scratch. */
 static struct TSA_NAME(rows) TSA_NAME(level)(const struct reduction *r, T *scratch, size_t level)

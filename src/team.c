@@ -21,10 +21,10 @@
 
 /* -- forks ----------------------------------------------------------------------------------- */
 
-/* A child has none of the threads that OpenMP believes it has, and would wait for them. It is marked
- * if the library has run a team before the fork, or if the process had threads of whatever kind then,
- * for the host may use OpenMP too. Calls in it are serial; the runtime, which is the host's as well,
- * is left alone. */
+/* A child has none of the threads that OpenMP believes it has, and would wait for them. It is
+ * marked if the library has run a team before the fork, or if the process had threads of whatever
+ * kind then, for the host may use OpenMP too. Calls in it are serial; the runtime, which is the
+ * host's as well, is left alone. Where forks cannot be watched, all calls are. */
 #if defined(_OPENMP) && defined(HAVE_PTHREAD_ATFORK)
 static atomic_bool has_run, had_threads, forked;
 
@@ -47,7 +47,10 @@ static void in_child(void)
 }
 static void watch_forks(void)
 {
-    pthread_atfork(before_fork, NULL, in_child);
+    const int saved_errno = errno;
+    if (pthread_atfork(before_fork, NULL, in_child) != 0)
+        atomic_store(&forked, true);
+    errno = saved_errno;
 }
 void tsa_team_prepare(const struct tsa_plan *plan)
 {
@@ -79,6 +82,16 @@ static bool in_forked_child(void)
 }
 #endif
 #endif
+
+bool tsa_team_crowded(const struct tsa_plan *plan)
+{
+#ifdef _OPENMP
+    return !plan->execute && plan->threads > omp_get_num_procs();
+#else
+    (void)plan;
+    return false;
+#endif
+}
 
 size_t tsa_team_threads(const struct tsa_plan *plan)
 {
@@ -143,15 +156,19 @@ void tsa_team_run(const struct tsa_team *team, size_t queue, size_t count, tsa_t
         next += least + (i < more);
         job.shares[1 + i].end = next;
     }
+    const int saved_errno = errno; /* runtimes and executors may set it */
     if (team->plan->execute) {
         const size_t some = threads < count ? threads : count;
         team->plan->execute(team->plan->execute_user, some, work, &job);
-        return;
     }
 #ifdef _OPENMP
-    team_begins();
-    /* The same size always, even for few tasks: gcc's runtime ends and starts threads otherwise. */
+    else {
+        team_begins();
+        /* The same size always, even for few tasks: gcc's runtime ends and starts threads
+         * otherwise. */
 #pragma omp parallel num_threads((int)threads)
-    work(&job, (size_t)omp_get_thread_num());
+        work(&job, (size_t)omp_get_thread_num());
+    }
 #endif
+    errno = saved_errno;
 }

@@ -27,6 +27,9 @@ struct tsa_team {
 /* Once a plan that may use OpenMP has been made: forks are noticed from now on. */
 void tsa_team_prepare(const struct tsa_plan *plan);
 
+/* Are there more threads than OpenMP has processors for? */
+bool tsa_team_crowded(const struct tsa_plan *plan);
+
 /* Threads that a call may use now: 1 where OpenMP would nest, or cannot run after a fork. */
 size_t tsa_team_threads(const struct tsa_plan *plan);
 

@@ -400,7 +400,8 @@ TSA_API enum tsa_status tsa_absorb(const struct tsa_plan *plan, struct tsa_state
  *      v [kv_heads][rows][value_dim]   o [heads][rows][value_dim]
  *
  *  whose batch strides are not used. `offsets` holds batch+1 numbers, none negative or smaller than
- *  the one before it; offsets[0] need not be 0. Rows of no sequence are neither read nor written. */
+ *  the one before it; offsets[0] need not be 0. Rows of no sequence are neither read nor written.
+ */
 TSA_API enum tsa_status tsa_prefill_packed(const struct tsa_plan *plan,
                                            struct tsa_state *const *states, size_t batch,
                                            size_t layer, const int64_t *offsets,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Scratch memory: what the team shares, one room per thread, then the slots of a wave of chunks. */
+/* Scratch memory: what the team shares, one room per thread, then what it needs to work on an item
+ * together. */
 #include "config.h"
 
 #include <string.h>
@@ -31,7 +32,7 @@ static const char workspace_magic[8] = "tsawork";
 /* Fewer features per stage of a relay cost more than a wave's traffic. */
 #define STAGE_FEATURES 24
 /* Tokens of a group of chunks that moves from stage to stage, at most. */
-#define GROUP_TOKENS 2048
+#define GROUP_TOKENS 1024
 
 /* Append n*m elements, aligned; false on overflow. */
 static bool add(size_t *total, size_t *offset, size_t n, size_t m)
@@ -130,10 +131,9 @@ size_t tsa_relay_slots(const struct tsa_plan *plan, size_t threads)
 {
     if (threads < 2 || plan->relay_slot == 0)
         return 0;
-    const size_t stages = tsa_relay_stages(plan, threads);
-    const size_t own = stages * tsa_stage_elements(plan) * plan->elem;
-    const size_t left = own < MOST_TOGETHER_BYTES ? MOST_TOGETHER_BYTES - own : 0;
-    const size_t fit = left / plan->elem / plan->relay_slot / stages;
+    const size_t stages = tsa_relay_stages(plan, threads), own = tsa_stage_elements(plan);
+    const size_t each = MOST_TOGETHER_BYTES / plan->elem / stages; /* elements of a stage */
+    const size_t fit = own < each ? (each - own) / plan->relay_slot : 0;
     const size_t wanted = GROUP_TOKENS / plan->chunk + 1;
     return stages * (fit < wanted ? fit : wanted);
 }
@@ -147,7 +147,9 @@ size_t tsa_stage_elements(const struct tsa_plan *plan)
 
 bool tsa_use_relay(const struct tsa_plan *plan, size_t threads)
 {
-    if (plan->wave > 0 || tsa_relay_slots(plan, threads) == 0)
+    if (tsa_relay_slots(plan, threads) == 0)
+        return false;
+    if (plan->wave > 0)
         return plan->wave == 1;
     return 10 * threads < 16 * most_stages(plan) || tsa_wave_slots(plan, threads) == 0;
 }
@@ -158,6 +160,14 @@ static size_t together_elements(const struct tsa_plan *plan, size_t threads)
         return tsa_wave_slots(plan, threads) * plan->slot.total;
     return tsa_relay_slots(plan, threads) * plan->relay_slot +
            tsa_relay_stages(plan, threads) * tsa_stage_elements(plan);
+}
+
+/* Of a workspace for so many threads, of which calls with the plan may use fewer. */
+static size_t most_together(const struct tsa_plan *plan, size_t threads)
+{
+    const size_t all = together_elements(plan, threads), used = (size_t)plan->threads;
+    const size_t some = used < threads ? together_elements(plan, used) : 0;
+    return all > some ? all : some;
 }
 
 /* Shares of the team, then the order of long items and the loads of threads. */
@@ -172,7 +182,7 @@ static size_t workspace_bytes(const struct tsa_plan *plan, size_t threads)
     size_t elements, bytes;
     const size_t merge = tsa_merge_scratch_bytes(plan);
     if (!tsa_size_mul(plan->room.total, threads, &elements) ||
-        !tsa_size_add(elements, together_elements(plan, threads), &elements) ||
+        !tsa_size_add(elements, most_together(plan, threads), &elements) ||
         !tsa_size_mul(elements, plan->elem, &bytes) ||
         !tsa_size_add(bytes, team_bytes(threads), &bytes) ||
         !tsa_size_add(bytes > merge ? bytes : merge,
@@ -222,7 +232,7 @@ enum tsa_status tsa_workspace_init(const struct tsa_plan *plan, int threads, voi
     memcpy(w->magic, workspace_magic, sizeof w->magic);
     w->threads = n;
     w->room = plan->room.total;
-    w->together = together_elements(plan, n);
+    w->together = most_together(plan, n);
     w->elem = plan->elem;
     w->capacity = wanted - tsa_round_up(sizeof *w, TSA_ALIGN);
     *ws = w;
@@ -271,11 +281,17 @@ static char *first_room(struct tsa_workspace *ws)
     return (char *)ws + tsa_round_up(sizeof *ws, TSA_ALIGN);
 }
 
+/* SIZE_MAX if they do not fit. */
 static size_t call_bytes(const struct tsa_call *call)
 {
     const struct tsa_plan *plan = call->plan;
-    return team_bytes(call->team.threads) +
-           (call->team.threads * plan->room.total + call->together) * plan->elem;
+    size_t elements, bytes;
+    if (!tsa_size_mul(call->team.threads, plan->room.total, &elements) ||
+        !tsa_size_add(elements, call->together, &elements) ||
+        !tsa_size_mul(elements, plan->elem, &bytes) ||
+        !tsa_size_add(bytes, team_bytes(call->team.threads), &bytes))
+        return SIZE_MAX;
+    return bytes;
 }
 
 enum tsa_status tsa_workspace_check(const struct tsa_plan *plan, const struct tsa_workspace *ws,

@@ -343,6 +343,7 @@ struct tsa_plan *make_plan(const struct tsa_options *options)
     struct tsa_error err;
     struct tsa_plan *plan = NULL;
     ok(tsa_plan_create(options, &plan, &err), &err);
+    plan->crowded = false; /* as on a machine with more processors */
     ck_assert_ptr_nonnull(plan);
     return plan;
 }
