@@ -55,8 +55,8 @@ static void *run_thread(void *argument)
 
 /* What struct tsa_options calls `execute`. The calling thread works too, so that a pool which has
  * no thread free, or none at all, still gets on. */
-static void pool_execute(void *user, size_t count,
-                         void (*function)(void *argument, size_t index), void *argument)
+static void pool_execute(void *user, size_t count, void (*function)(void *argument, size_t index),
+                         void *argument)
 {
     struct pool *pool = user;
     pthread_mutex_lock(&pool->one_job); /* calls of several threads wait for one another */
@@ -117,14 +117,14 @@ static int attend(struct pool *pool, float *q, float *k, float *v, float *o)
     struct tsa_plan *plan = NULL;
     struct tsa_state *state = NULL;
     const ptrdiff_t rows = TOKENS;
-    const struct tsa_tensor tq = {.data = q, .dtype = TSA_F32, .head = rows * HEAD_DIM,
-                                  .token = HEAD_DIM};
-    const struct tsa_tensor tk = {.data = k, .dtype = TSA_F32, .head = rows * HEAD_DIM,
-                                  .token = HEAD_DIM};
-    const struct tsa_tensor tv = {.data = v, .dtype = TSA_F32, .head = rows * VALUE_DIM,
-                                  .token = VALUE_DIM};
-    const struct tsa_tensor to = {.data = o, .dtype = TSA_F32, .head = rows * VALUE_DIM,
-                                  .token = VALUE_DIM};
+    const struct tsa_tensor tq = {
+        .data = q, .dtype = TSA_F32, .head = rows * HEAD_DIM, .token = HEAD_DIM};
+    const struct tsa_tensor tk = {
+        .data = k, .dtype = TSA_F32, .head = rows * HEAD_DIM, .token = HEAD_DIM};
+    const struct tsa_tensor tv = {
+        .data = v, .dtype = TSA_F32, .head = rows * VALUE_DIM, .token = VALUE_DIM};
+    const struct tsa_tensor to = {
+        .data = o, .dtype = TSA_F32, .head = rows * VALUE_DIM, .token = VALUE_DIM};
     tsa_options_init(&options, sizeof options);
     options.head_dim = HEAD_DIM;
     options.value_dim = VALUE_DIM;

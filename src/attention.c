@@ -138,8 +138,15 @@ enum tsa_status tsa_prefill(const struct tsa_plan *plan, struct tsa_state *const
                             const struct tsa_tensor *o, struct tsa_workspace *ws,
                             struct tsa_error *err)
 {
-    struct tsa_call call = {.plan = plan, .writable = states, .batch = batch, .layer = layer,
-                            .tokens = tokens, .q = q, .k = k, .v = v, .o = o};
+    struct tsa_call call = {.plan = plan,
+                            .writable = states,
+                            .batch = batch,
+                            .layer = layer,
+                            .tokens = tokens,
+                            .q = q,
+                            .k = k,
+                            .v = v,
+                            .o = o};
     if (need(plan, "plan", err) || need(q, "q", err))
         return TSA_EINVAL;
     return append_tokens(&call, ws, err);
@@ -150,8 +157,13 @@ enum tsa_status tsa_absorb(const struct tsa_plan *plan, struct tsa_state *const 
                            const struct tsa_tensor *v, struct tsa_workspace *ws,
                            struct tsa_error *err)
 {
-    struct tsa_call call = {.plan = plan, .writable = states, .batch = batch, .layer = layer,
-                            .tokens = tokens, .k = k, .v = v};
+    struct tsa_call call = {.plan = plan,
+                            .writable = states,
+                            .batch = batch,
+                            .layer = layer,
+                            .tokens = tokens,
+                            .k = k,
+                            .v = v};
     return append_tokens(&call, ws, err);
 }
 
@@ -161,8 +173,15 @@ enum tsa_status tsa_prefill_packed(const struct tsa_plan *plan, struct tsa_state
                                    const struct tsa_tensor *v, const struct tsa_tensor *o,
                                    struct tsa_workspace *ws, struct tsa_error *err)
 {
-    struct tsa_call call = {.plan = plan, .writable = states, .batch = batch, .layer = layer,
-                            .offsets = offsets, .q = q, .k = k, .v = v, .o = o};
+    struct tsa_call call = {.plan = plan,
+                            .writable = states,
+                            .batch = batch,
+                            .layer = layer,
+                            .offsets = offsets,
+                            .q = q,
+                            .k = k,
+                            .v = v,
+                            .o = o};
     if (need(plan, "plan", err) || need(q, "q", err) || need(offsets, "offsets", err))
         return TSA_EINVAL;
     return append_tokens(&call, ws, err);
@@ -173,8 +192,13 @@ enum tsa_status tsa_absorb_packed(const struct tsa_plan *plan, struct tsa_state 
                                   const struct tsa_tensor *k, const struct tsa_tensor *v,
                                   struct tsa_workspace *ws, struct tsa_error *err)
 {
-    struct tsa_call call = {.plan = plan, .writable = states, .batch = batch, .layer = layer,
-                            .offsets = offsets, .k = k, .v = v};
+    struct tsa_call call = {.plan = plan,
+                            .writable = states,
+                            .batch = batch,
+                            .layer = layer,
+                            .offsets = offsets,
+                            .k = k,
+                            .v = v};
     if (need(plan, "plan", err) || need(offsets, "offsets", err))
         return TSA_EINVAL;
     return append_tokens(&call, ws, err);
@@ -187,21 +211,34 @@ enum tsa_status tsa_prefill_padded(const struct tsa_plan *plan, struct tsa_state
                                    const struct tsa_tensor *o, struct tsa_workspace *ws,
                                    struct tsa_error *err)
 {
-    struct tsa_call call = {.plan = plan, .writable = states, .batch = batch, .layer = layer,
-                            .tokens = tokens, .lengths = lengths, .q = q, .k = k, .v = v, .o = o};
+    struct tsa_call call = {.plan = plan,
+                            .writable = states,
+                            .batch = batch,
+                            .layer = layer,
+                            .tokens = tokens,
+                            .lengths = lengths,
+                            .q = q,
+                            .k = k,
+                            .v = v,
+                            .o = o};
     if (need(plan, "plan", err) || need(q, "q", err) || need(lengths, "lengths", err))
         return TSA_EINVAL;
     return append_tokens(&call, ws, err);
 }
 
 enum tsa_status tsa_absorb_padded(const struct tsa_plan *plan, struct tsa_state *const *states,
-                                  size_t batch, size_t layer, size_t tokens,
-                                  const int64_t *lengths, const struct tsa_tensor *k,
-                                  const struct tsa_tensor *v, struct tsa_workspace *ws,
-                                  struct tsa_error *err)
+                                  size_t batch, size_t layer, size_t tokens, const int64_t *lengths,
+                                  const struct tsa_tensor *k, const struct tsa_tensor *v,
+                                  struct tsa_workspace *ws, struct tsa_error *err)
 {
-    struct tsa_call call = {.plan = plan, .writable = states, .batch = batch, .layer = layer,
-                            .tokens = tokens, .lengths = lengths, .k = k, .v = v};
+    struct tsa_call call = {.plan = plan,
+                            .writable = states,
+                            .batch = batch,
+                            .layer = layer,
+                            .tokens = tokens,
+                            .lengths = lengths,
+                            .k = k,
+                            .v = v};
     if (need(plan, "plan", err) || need(lengths, "lengths", err))
         return TSA_EINVAL;
     return append_tokens(&call, ws, err);
@@ -222,8 +259,16 @@ enum tsa_status tsa_decode_slots(const struct tsa_plan *plan, struct tsa_state *
                                  const struct tsa_tensor *v, const struct tsa_tensor *o,
                                  struct tsa_workspace *ws, struct tsa_error *err)
 {
-    struct tsa_call call = {.plan = plan, .writable = states, .batch = count, .layer = layer,
-                            .tokens = 1, .slots = slots, .q = q, .k = k, .v = v, .o = o};
+    struct tsa_call call = {.plan = plan,
+                            .writable = states,
+                            .batch = count,
+                            .layer = layer,
+                            .tokens = 1,
+                            .slots = slots,
+                            .q = q,
+                            .k = k,
+                            .v = v,
+                            .o = o};
     if (need(plan, "plan", err) || need(q, "q", err) || need(slots, "slots", err))
         return TSA_EINVAL;
     return append_tokens(&call, ws, err);

@@ -25,7 +25,7 @@ struct tsa_call {
     int causal;             /* softmax */
     const struct tsa_tensor *q, *k, *v, *o;
     struct tsa_team team;
-    size_t together; /* elements for items on which the whole team works */
+    size_t together;       /* elements for items on which the whole team works */
     size_t *order, *loads; /* [TSA_LONG_ITEMS x threads], [threads]: for the order of items */
     char *scratch;         /* rooms of threads, then `together` elements */
     const void *work;      /* what the tasks of one phase share */

@@ -86,8 +86,8 @@ enum tsa_status tsa_check_tensor(const struct tsa_tensor *x, const char *name, s
 static enum tsa_status bad_sequence(struct tsa_error *err, const char *argument, size_t b,
                                     int64_t found, const char *wanted)
 {
-    tsa_fail(err, TSA_EINVAL, argument, "%s[%zu] is %lld, wanted %s", argument, b,
-             (long long)found, wanted);
+    tsa_fail(err, TSA_EINVAL, argument, "%s[%zu] is %lld, wanted %s", argument, b, (long long)found,
+             wanted);
     tsa_error_numbers(err, 0, found);
     if (err && strcmp(argument, "slots") != 0)
         err->sequence = (ptrdiff_t)b;
@@ -255,15 +255,14 @@ static size_t input_tokens(const struct tsa_call *call, const struct input *in, 
 static double token_absmax(const struct tsa_call *call, const struct input *in, size_t b, size_t h,
                            size_t t)
 {
-    return absmax_rows(call->plan, in->x, tsa_call_batch(call, b), h,
-                       tsa_call_first(call, b) + t, 1, in->width, 0);
+    return absmax_rows(call->plan, in->x, tsa_call_batch(call, b), h, tsa_call_first(call, b) + t,
+                       1, in->width, 0);
 }
 
 static double element(const struct tsa_call *call, const struct input *in, size_t b, size_t h,
                       size_t t, size_t c)
 {
-    const void *row =
-        tsa_row(in->x, tsa_call_batch(call, b), h, tsa_call_first(call, b) + t);
+    const void *row = tsa_row(in->x, tsa_call_batch(call, b), h, tsa_call_first(call, b) + t);
     double d;
     float f;
     if (in->x->dtype == TSA_F64) {
@@ -337,8 +336,7 @@ static bool find_nonfinite(const struct tsa_call *call, const struct input *in, 
                     char number[TSA_NUMBER_TEXT];
                     tsa_fail(err, TSA_ENONFINITE, in->name,
                              "%s is %s (%s) at sequence %zu, head %zu, token %zu, column %zu",
-                             in->name,
-                             isfinite(value) ? "outside the range of f32" : "not finite",
+                             in->name, isfinite(value) ? "outside the range of f32" : "not finite",
                              tsa_number_text(number, value, 6), tsa_call_slot(call, b), h, t, c);
                     place(call, err, b, h, t, (ptrdiff_t)c);
                     return true;
@@ -446,9 +444,9 @@ static void scan_task(const void *argument, size_t thread, size_t index)
 {
     const struct scan *scan = argument;
     const size_t from = index % scan->parts * scan->rows, row = index / scan->parts;
-    const double m = scan->single ? scan_sequences(scan, from)
-                                  : scan_rows(scan, row / scan->in->heads, row % scan->in->heads,
-                                              from);
+    const double m = scan->single
+                         ? scan_sequences(scan, from)
+                         : scan_rows(scan, row / scan->in->heads, row % scan->in->heads, from);
     double *most = &scan->call->team.shares[1 + thread].most;
     if (*most <= scan->largest && !(m <= *most)) /* what is not finite stays */
         *most = m;
@@ -461,8 +459,8 @@ static double tensor_absmax(const struct tsa_call *call, const struct input *in,
     const size_t tokens = in->tokens ? in->tokens : call->tokens;
     const size_t sequences = call->offsets ? 1 : call->batch;
     scan.single = !call->offsets && !call->lengths && tokens == 1;
-    const size_t rows = call->offsets ? (size_t)(call->offsets[call->batch] - call->offsets[0])
-                                      : tokens;
+    const size_t rows =
+        call->offsets ? (size_t)(call->offsets[call->batch] - call->offsets[0]) : tokens;
     double most = 0;
     if ((double)sequences * (double)(in->heads * in->width) * (double)rows < TEAM_ELEMENTS) {
         if (scan.single)

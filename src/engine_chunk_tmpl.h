@@ -179,8 +179,7 @@ static void window_copy(const struct tsa_plan *plan, const struct window *to,
                         const struct window *from, size_t n)
 {
     for (size_t i = 0; n > 0 && i < plan->d; i++)
-        memcpy(to->kt + (ptrdiff_t)i * to->ldk, from->kt + (ptrdiff_t)i * from->ldk,
-               n * sizeof(T));
+        memcpy(to->kt + (ptrdiff_t)i * to->ldk, from->kt + (ptrdiff_t)i * from->ldk, n * sizeof(T));
     if (n > 0)
         memcpy(to->v, from->v, n * (size_t)to->ldv * sizeof(T));
 }
@@ -220,8 +219,12 @@ static void ahead_add(struct tsa_ahead *ahead, const struct tsa_tensor *x, size_
     const size_t elem = x->dtype == TSA_F64 ? 8 : 4, bytes = width * elem;
     if (ahead->count == TSA_AHEAD_ROWS || n == 0)
         return;
-    struct tsa_ahead_rows r = {tsa_row(x, b, h, t), x->token * (ptrdiff_t)elem, n,
-                               (bytes + TSA_ALIGN - 1) / TSA_ALIGN, 0, write};
+    struct tsa_ahead_rows r = {tsa_row(x, b, h, t),
+                               x->token * (ptrdiff_t)elem,
+                               n,
+                               (bytes + TSA_ALIGN - 1) / TSA_ALIGN,
+                               0,
+                               write};
     if (r.stride == (ptrdiff_t)bytes) { /* one long row */
         r.lines = (n * bytes + TSA_ALIGN - 1) / TSA_ALIGN;
         r.rows = 1;
@@ -288,8 +291,7 @@ static void key_base(const struct tsa_plan *plan, T *room, const struct window *
 /* The sums of a tile of n keys, rows of phi, go on in local; or in its turned form, which is turned
  * back after the last tile. */
 static void update_tile(const struct tsa_plan *plan, T *room, const struct window *w, size_t t,
-                        size_t n, size_t features, T *local, ptrdiff_t ldl,
-                        struct tsa_ahead *ahead)
+                        size_t n, size_t features, T *local, ptrdiff_t ldl, struct tsa_ahead *ahead)
 {
     const struct tsa_room *r = &plan->room;
     const ptrdiff_t block = (ptrdiff_t)plan->block;
@@ -368,9 +370,8 @@ static size_t block_start(const struct tsa_plan *plan, const struct pass *p, siz
 }
 
 /* The budget of the calls on features f0 .. f1-1, of which there are `calls`. */
-static void ahead_of_block(const struct tsa_plan *plan, const struct sums *s,
-                           const struct pass *p, size_t f0, size_t share, size_t calls,
-                           struct tsa_ahead *ahead)
+static void ahead_of_block(const struct tsa_plan *plan, const struct sums *s, const struct pass *p,
+                           size_t f0, size_t share, size_t calls, struct tsa_ahead *ahead)
 {
     ahead->budget = share;
     if (f0 == p->from || !plan->large)
@@ -408,8 +409,8 @@ static void run_pass(const struct tsa_plan *plan, T *room, const struct sums *s,
             ahead_of_block(plan, s, p, f0, share, calls, ahead);
         for (size_t i = 0; i < heads; i++) {
             const struct queries q = head_of(plan, &p->queries, i);
-            query_block(plan, room + plan->room.psi, &q, coefficients_of(plan, p->h0 + i).weight,
-                        s, f0, f1, m, ahead);
+            query_block(plan, room + plan->room.psi, &q, coefficients_of(plan, p->h0 + i).weight, s,
+                        f0, f1, m, ahead);
         }
         if (p->fold)
             fold_block(plan, room, p->fold, s, f0, f1, ahead);
@@ -447,8 +448,8 @@ static void window_outputs(const struct tsa_plan *plan, T *room, const struct qu
         KERNELS(plan)->window_ones(keys, n, weights, TSA_TILE_TOKENS, (ptrdiff_t)diag, q->den + t,
                                    first);
         KERNELS(plan)->window(n, plan->dv, keys, (ptrdiff_t)diag, weights, TSA_TILE_TOKENS, w->v,
-                              w->ldv, acc, lda, first, q->den + t,
-                              dst + (ptrdiff_t)t * stride, stride);
+                              w->ldv, acc, lda, first, q->den + t, dst + (ptrdiff_t)t * stride,
+                              stride);
     }
 }
 
@@ -462,8 +463,8 @@ static void pack_queries(const struct tsa_call *call, T *room, size_t b, size_t 
         const struct queries q = head_of(plan, &pass->queries, i);
         const T scale = coefficients_of(plan, pass->h0 + i).scale;
         ptrdiff_t stride;
-        const T *src = rows_in(call->q, b, pass->h0 + i, t, pass->m, plan->d,
-                               room + plan->room.rows, &stride);
+        const T *src =
+            rows_in(call->q, b, pass->h0 + i, t, pass->m, plan->d, room + plan->room.rows, &stride);
         for (size_t u = 0; u < pass->m; u += TSA_TILE_TOKENS)
             KERNELS(plan)->pack_t(tile_tokens(pass->m - u), plan->d, src + (ptrdiff_t)u * stride,
                                   stride, l2, scale, tile_at(plan, q.base, u), TSA_TILE_TOKENS);
@@ -472,8 +473,8 @@ static void pack_queries(const struct tsa_call *call, T *room, size_t b, size_t 
 
 /* Their outputs from the window, after the sums. */
 static void write_outputs(const struct tsa_call *call, T *room, size_t b, size_t t,
-                          const struct pass *pass, const struct window *w, bool causal,
-                          size_t seen, bool first)
+                          const struct pass *pass, const struct window *w, bool causal, size_t seen,
+                          bool first)
 {
     const struct tsa_plan *plan = call->plan;
     T *rows = room + plan->room.rows;
@@ -496,10 +497,8 @@ static void outputs(const struct tsa_call *call, T *room, size_t b, size_t h0, s
                     size_t n, bool fold, struct tsa_ahead *ahead)
 {
     const struct tsa_plan *plan = call->plan;
-    struct pass pass = {.to = plan->mono.total,
-                        .h0 = h0,
-                        .heads = heads,
-                        .queries = room_queries(plan, room)};
+    struct pass pass = {
+        .to = plan->mono.total, .h0 = h0, .heads = heads, .queries = room_queries(plan, room)};
     for (size_t done = 0; done < n; done += pass.m) {
         const size_t left = n - done;
         pass.m = left < plan->room.queries ? left : plan->room.queries;

@@ -168,8 +168,7 @@ static void prefill_task(const struct tsa_call *call, T *room, size_t index)
         return;
     }
     const size_t tokens = item_tokens(call, index);
-    if (tokens > 0 && (tokens <= s->longest || index > s->last) &&
-        !(s->singles && tokens == 1))
+    if (tokens > 0 && (tokens <= s->longest || index > s->last) && !(s->singles && tokens == 1))
         prefill_item(call, room, index);
 }
 

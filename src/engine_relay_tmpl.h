@@ -21,8 +21,8 @@ static T *relay_scratch(const struct tsa_call *call)
     return room_at(call, call->team.threads);
 }
 
-static struct queries relay_queries(const struct tsa_call *call, T *room,
-                                    const struct relay *relay, size_t chunk)
+static struct queries relay_queries(const struct tsa_call *call, T *room, const struct relay *relay,
+                                    size_t chunk)
 {
     const struct tsa_plan *plan = call->plan;
     const size_t tokens = plan->group * plan->room.keys;
@@ -39,8 +39,7 @@ static struct item stage_item(const struct tsa_call *call, const struct relay *r
     const struct tsa_plan *plan = call->plan;
     const struct tsa_layout *l = &plan->layout;
     struct item it = *relay->item;
-    T *own = relay_scratch(call) +
-             tsa_relay_slots(plan, call->team.threads) * plan->relay_slot +
+    T *own = relay_scratch(call) + tsa_relay_slots(plan, call->team.threads) * plan->relay_slot +
              stage * tsa_stage_elements(plan);
     it.window = (struct window){own, own + (l->v - l->kt), (ptrdiff_t)l->ldk, (ptrdiff_t)l->ldv};
     own += l->head_elements - l->kt;

@@ -21,8 +21,7 @@ static bool scratch_sizes(const struct tsa_plan *p, struct scratch_sizes *s)
     s->ones = block + TSA_ROW_PAD;
     return tsa_size_mul(p->mono.rows, p->room.keys, &s->base) &&
            tsa_size_mul(block, p->layout.ldv, &s->sums) && tsa_size_mul(s->sums, 3, &sum) &&
-           tsa_size_add(sum, 3 * s->ones + s->phi, &sum) &&
-           tsa_size_add(sum, s->base, &s->total);
+           tsa_size_add(sum, 3 * s->ones + s->phi, &sum) && tsa_size_add(sum, s->base, &s->total);
 }
 
 /* Many states on their way into one. */
@@ -32,9 +31,9 @@ struct reduction {
     const struct tsa_state *const *states;
     size_t count;
     struct scratch_sizes sizes;
-    size_t blocks;  /* of features */
-    char *scratch;  /* of threads, */
-    size_t stride;  /* so many bytes each */
+    size_t blocks; /* of features */
+    char *scratch; /* of threads, */
+    size_t stride; /* so many bytes each */
 };
 /* Features f0..f1-1 of one kv head. */
 struct range {

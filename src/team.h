@@ -21,7 +21,7 @@ typedef void (*tsa_task)(const void *argument, size_t thread, size_t index);
 struct tsa_team {
     const struct tsa_plan *plan; /* its executor */
     size_t threads; /* at most; 1 for what is not worth more, else the plan's or the workspace's */
-    struct tsa_share *shares;    /* 1 + threads */
+    struct tsa_share *shares; /* 1 + threads */
 };
 
 /* Once a plan that may use OpenMP has been made: forks are noticed from now on. */

@@ -116,8 +116,8 @@ size_t tsa_wave_slots(const struct tsa_plan *plan, size_t threads)
 static size_t most_stages(const struct tsa_plan *plan)
 {
     const size_t features = plan->mono.total;
-    const size_t most = plan->wave > 0 ? (features + TSA_ROW_PAD - 1) / TSA_ROW_PAD
-                                       : features / STAGE_FEATURES;
+    const size_t most =
+        plan->wave > 0 ? (features + TSA_ROW_PAD - 1) / TSA_ROW_PAD : features / STAGE_FEATURES;
     return most > 1 ? most : 1;
 }
 
