@@ -36,23 +36,6 @@ static const struct shape shapes[] = {
 };
 #define SHAPES ((int)(sizeof shapes / sizeof shapes[0]))
 
-static void *allocate_poison(void *user, size_t bytes, size_t alignment)
-{
-    (void)user;
-    const size_t rounded = (bytes + alignment - 1) / alignment * alignment;
-    void *memory = aligned_alloc(alignment, rounded);
-    if (memory != NULL)
-        memset(memory, 0xff, rounded);
-    return memory;
-}
-
-static void release_poison(void *user, void *memory, size_t bytes)
-{
-    (void)user;
-    memset(memory, 0xff, bytes);
-    free(memory);
-}
-
 /* One run of a problem by the library: its plan, states, outputs, and a workspace whose scratch
  * is filled with NaN now and then. */
 struct run {
@@ -82,8 +65,7 @@ static void run_begin(struct run *r, const struct problem *p, const char *isa, i
     problem_options(p, &options);
     options.isa = isa;
     options.threads = threads;
-    options.allocate = allocate_poison;
-    options.release = release_poison;
+    poison_allocations(&options);
     r->p = p;
     r->calls = 0;
     r->plan = make_plan(&options);
