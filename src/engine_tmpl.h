@@ -48,7 +48,12 @@ static void prefill_item(const struct tsa_call *call, T *room, size_t index)
         const size_t n = left < space ? left : space;
         const bool full = n == space;
         struct window w = it.window;
-        append(call, room, &it, &it.window, at, t, n, read_in_place(call, &it, &w, t, n));
+        const bool in_place = read_in_place(call, &it, &w, t, n);
+        if (n == plan->chunk && n <= TSA_TILE_TOKENS) { /* where the fold wants the keys */
+            w.kt = tile_at(plan, room + plan->room.kbase, 0);
+            w.ldk = TSA_TILE_TOKENS;
+        }
+        append(call, room, &it, &w, at, t, n, in_place);
         struct tsa_ahead ahead;
         if (call->q)
             for (size_t h = 0, heads; h < plan->group; h += heads) {

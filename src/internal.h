@@ -157,13 +157,13 @@ struct tsa_room {
     size_t heads;   /* query heads of one kv head that do so */
     size_t keys;    /* a chunk in whole tiles */
     size_t ld_base, ld_psi; /* rows with lanes = monomials: base, decode's psi */
-    size_t qbase;   /* [heads][queries / tile][mono.rows][tile] or [token rows][ld_base]: packed
+    size_t qbase;   /* [heads][queries / tile][1 + mono.rows][tile] or [token rows][ld_base]: packed
                        queries and their lower monomials */
     size_t psi;     /* [block][TSA_TILE_TOKENS], or [token rows][ld_psi] */
     size_t acc;     /* [heads][queries][ldv], or [heads][queries / tile][dv][tile] if turned */
     size_t den;     /* [heads][queries] */
     size_t weights; /* [chunk][TSA_TILE_TOKENS], or [token rows][chunk] for single tokens */
-    size_t kbase;   /* [keys / tile][mono.rows][tile] */
+    size_t kbase;   /* [keys / tile][1 + mono.rows][tile] */
     size_t local;   /* [max(block, tile)][ldv]: sums of a chunk so far, or outputs of a tile */
     size_t turned, vt, local_t; /* [tile][block] of phi, [keys / tile][dv][tile] of v,
                                    [ldv][block] of local: only if the plan turns its updates */
@@ -215,6 +215,7 @@ struct tsa_plan {
     void *coef;          /* T [coef_sets][terms] */
     void *weight;        /* T [coef_sets][F]: (T)(c_m * multiplicity) */
     double weight_max;   /* largest |weight| */
+    bool unit_weights;   /* two terms, the second with weights of 1: rows of queries are psi */
     double scale_max;
     struct tsa_allocator allocator;
     void (*execute)(void *user, size_t count, void (*function)(void *argument, size_t index),

@@ -69,7 +69,7 @@ bool tsa_room_init(struct tsa_plan *plan)
     const size_t widest = plan->d > plan->dv ? plan->d : plan->dv;
     const size_t tokens = room->heads * room->queries;
     size_t base, token_base, psi, token_psi, weights, token_weights;
-    if (!tsa_size_mul(plan->mono.rows, tokens, &base) ||
+    if (!tsa_size_mul(plan->mono.rows + 1, tokens, &base) ||
         !tsa_size_mul(TSA_TOKEN_ROWS, room->ld_base, &token_base) ||
         !tsa_size_mul(plan->block, tile, &psi) ||
         !tsa_size_mul(TSA_TOKEN_ROWS, room->ld_psi, &token_psi) ||
@@ -80,7 +80,7 @@ bool tsa_room_init(struct tsa_plan *plan)
         !add(&room->total, &room->acc, tokens, l->ldv) ||
         !add(&room->total, &room->den, tokens, 1) ||
         !add(&room->total, &room->weights, weights > token_weights ? weights : token_weights, 1) ||
-        !add(&room->total, &room->kbase, plan->mono.rows, room->keys) ||
+        !add(&room->total, &room->kbase, plan->mono.rows + 1, room->keys) ||
         !add(&room->total, &room->local, plan->block > tile ? plan->block : tile, l->ldv) ||
         !add(&room->total, &room->turned, plan->turn_update ? tile : 0, plan->block) ||
         !add(&room->total, &room->vt, plan->turn_update ? room->keys : 0, plan->dv) ||
