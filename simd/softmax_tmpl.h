@@ -1,34 +1,171 @@
 /* SPDX-License-Identifier: MIT */
-/* Exact softmax, one query at a time: the yardstick, kept plain. */
+/* Exact softmax: exponentials of scores, in blocks of keys. Their tiles are those of the window. A
+ * bounded block needs no maximum; otherwise every block has one rescale. */
 
-static void softmax(size_t keys, size_t d, const T *kt, ptrdiff_t ldk, const T *q, size_t width,
-                    const T *v, ptrdiff_t ldv, T *max, T *sum, T *acc, T *scratch)
+static void softmax_scores(size_t keys, size_t queries, size_t width, const T *kt, ptrdiff_t ldk,
+                           const T *qt, ptrdiff_t ldq, T *w, ptrdiff_t ldw, ptrdiff_t diag,
+                           int bounded)
 {
-    if (keys == 0)
-        return;
-    /* with the coefficients of p(x) = x the weights of decode_scores are the scores */
-    const T identity[2] = {0, 1};
-    decode_scores(keys, d, kt, ldk, q, 2, identity, scratch);
-    T top = *max;
-    for (size_t i = 0; i < keys; i++)
-        top = scratch[i] > top ? scratch[i] : top;
-    T lane[VL];
-    v_store(lane, v_exp(v_set1(*max - top)));
-    const T shrink = lane[0];
-    T s = *sum * shrink;
-    for (size_t i = 0; i < keys; i += VL)
-        v_store(scratch + i, v_exp(v_sub(v_load(scratch + i), v_set1(top))));
-    for (size_t i = 0; i < keys; i++)
-        s += scratch[i];
-    for (size_t c = 0; c < width; c += VL) {
-        const size_t n = width - c < VL ? width - c : VL;
-        V a = v_mul(v_load_first(acc + c, n), v_set1(shrink));
-        for (size_t i = 0; i < keys; i++)
-            a = v_fma(v_set1(scratch[i]), v_load_first(v + (ptrdiff_t)i * ldv + c, n), a);
-        v_store_first(acc + c, n, a);
+    const struct score_args s = {width, kt, ldk, qt,  ldq,
+                                 0,     NULL, w, ldw, bounded ? SCORE_EXP : SCORE_ONLY};
+    score_tiles(&s, keys, queries, diag);
+}
+
+/* One vector of queries, of which lane l sees keys before past + l. */
+TSA_INLINE V softmax_vector(size_t keys, size_t past, T *w, ptrdiff_t ldw, int first, T *max,
+                            T *den, T *shrink)
+{
+    const size_t full = past < keys ? past : keys, last = past + VL - 1;
+    const size_t end = last < keys ? last : keys;
+    V top = v_load(w);
+    for (size_t i = 1; i < full; i++)
+        top = v_max(top, v_load(w + (ptrdiff_t)i * ldw));
+    for (size_t i = full; i < end; i++)
+        top = v_from(top, v_max(top, v_load(w + (ptrdiff_t)i * ldw)), (ptrdiff_t)(i - past) + 1);
+    V sum = v_zero(), less = v_zero();
+    if (!first) {
+        const V before = v_load(max);
+        top = v_max(before, top);
+        const V r = v_exp(v_sub(before, top));
+        v_store(shrink, r);
+        sum = v_mul(v_load(den), r);
+        less = v_sub(r, v_set1(1));
+    }
+    v_store(max, top);
+    for (size_t i = 0; i < end; i++) {
+        T *p = w + (ptrdiff_t)i * ldw;
+        const V x = v_exp(v_sub(v_load(p), top));
+        v_store(p, x);
+        const V more = v_add(sum, x);
+        sum = i < full ? more : v_from(sum, more, (ptrdiff_t)(i - past) + 1);
+    }
+    v_store(den, sum);
+    return less;
+}
+
+static int softmax_weights(size_t keys, size_t queries, T *w, ptrdiff_t ldw, ptrdiff_t diag,
+                           int first, T *max, T *den, T *shrink)
+{
+    V less = v_zero();
+    for (size_t t = 0; t < queries; t += VL)
+        less = v_absmax(less, softmax_vector(keys, (size_t)((ptrdiff_t)t + diag + 1), w + t, ldw,
+                                             first, max + t, den + t, shrink + t));
+    return s_absmax(less) != 0;
+}
+
+static void softmax_values(size_t rows, size_t cols, size_t keys, ptrdiff_t diag, const T *w,
+                           ptrdiff_t ldw, const T *v, ptrdiff_t ldv, T *acc, ptrdiff_t lda,
+                           int first, const T *shrink)
+{
+    const struct window_args p = {cols, keys, diag,  w,      ldw,  v,   ldv,
+                                  acc,  lda,  first, shrink, NULL, acc, lda};
+    window_tiles(&p, rows);
+}
+
+/* One query row on up to TSA_TILE_TOKENS keys. */
+
+TSA_INLINE void softmax_row_vectors(const int nv, size_t keys, const T *w, const T *v,
+                                    ptrdiff_t ldv, int first, V shrink, T *acc, T *den)
+{
+    V s[TSA_DECODE_VECTORS];
+    TSA_UNROLL
+    for (int c = 0; c < nv; c++)
+        s[c] = first ? v_zero() : v_mul(v_load(acc + c * VL), shrink);
+    T sum = den ? *den : 0;
+    for (size_t i = 0; i < keys; i++) {
+        const V a = v_set1(w[i]);
+        sum = sum + w[i];
+        TSA_UNROLL
+        for (int c = 0; c < nv; c++)
+            s[c] = v_fma(a, v_load(v + (ptrdiff_t)i * ldv + c * VL), s[c]);
+    }
+    TSA_UNROLL
+    for (int c = 0; c < nv; c++)
+        v_store(acc + c * VL, s[c]);
+    if (den)
+        *den = sum;
+}
+
+/* Scores become weights; returns what multiplies the sums so far. */
+static V softmax_row_weights(size_t keys, T *w, int first, T *max)
+{
+    T top = w[0];
+    size_t i = VL <= keys ? VL : 0;
+    if (i > 0) {
+        V m = v_load(w);
+        for (; i + VL <= keys; i += VL)
+            m = v_max(m, v_load(w + i));
+        T lane[VL];
+        v_store(lane, m);
+        for (int l = 0; l < VL; l++)
+            top = lane[l] > top ? lane[l] : top;
+    }
+    for (; i < keys; i++)
+        top = w[i] > top ? w[i] : top;
+    V shrink = v_set1(1);
+    if (!first && *max != top) {
+        top = *max > top ? *max : top;
+        shrink = v_exp(v_set1(*max - top));
     }
     *max = top;
-    *sum = s;
+    const V m = v_set1(top);
+    for (i = 0; i < keys; i += VL)
+        v_store(w + i, v_exp(v_sub(v_load(w + i), m)));
+    return shrink;
+}
+
+static void softmax_row(size_t keys, size_t d, const T *kt, ptrdiff_t ldk, const T *q, int bounded,
+                        size_t cols, const T *v, ptrdiff_t ldv, int first, T *max, T *den, T *acc,
+                        T *w)
+{
+    /* with the coefficients of p(x) = x, and adding +0, these weights are the scores */
+    static const T identity[2] = {0, 1};
+    decode_scores(keys, d, kt, ldk, q, 2, identity, w);
+    V shrink = v_set1(1);
+    if (bounded)
+        for (size_t i = 0; i < keys; i += VL)
+            v_store(w + i, exp_near_zero(v_load(w + i)));
+    else
+        shrink = softmax_row_weights(keys, w, first, max);
+    if (first) {
+        *den = 0;
+    } else {
+        T lane[VL];
+        v_store(lane, shrink);
+        *den *= lane[0];
+    }
+    for (size_t c = 0; c < cols;) {
+        const size_t left = cols - c;
+        T *sum = c == 0 ? den : NULL;
+#define X(nv)                                                                                      \
+    if (left >= nv * VL) {                                                                         \
+        softmax_row_vectors(nv, keys, w, v + c, ldv, first, shrink, acc + c, sum);                 \
+        c += nv * VL;                                                                              \
+        continue;                                                                                  \
+    }
+        X(8) X(4) X(3) X(2) X(1)
+#undef X
+    }
+}
+
+static void softmax_combine(size_t cols, int bounded, T max2, T den2, const T *acc2, T *max, T *den,
+                            T *acc)
+{
+    if (bounded) {
+        *den += den2;
+        for (size_t c = 0; c < cols; c += VL)
+            v_store(acc + c, v_add(v_load(acc + c), v_load(acc2 + c)));
+        return;
+    }
+    const T top = *max > max2 ? *max : max2;
+    const V r1 = v_exp(v_set1(*max - top)), r2 = v_exp(v_set1(max2 - top));
+    T one[VL], two[VL];
+    v_store(one, r1);
+    v_store(two, r2);
+    *max = top;
+    *den = s_fma(den2, two[0], *den * one[0]);
+    for (size_t c = 0; c < cols; c += VL)
+        v_store(acc + c, v_fma(v_load(acc2 + c), r2, v_mul(v_load(acc + c), r1)));
 }
 
 static void divide(size_t width, const T *acc, T sum, T *dst)
