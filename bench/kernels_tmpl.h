@@ -225,6 +225,13 @@ KERNEL(softmax_row)
     return (struct kernel_cost){2.0 * (double)(b->c * (b->d + b->dv)),
                                 BYTES(b->c * (b->d + b->dv))};
 }
+KERNEL(softmax_decode)
+{
+    b->k->softmax_decode(b->c, b->d, b->src, (ptrdiff_t)b->d, 1, b->den, 1, (size_t)b->ldv, b->v,
+                         b->ldv, 1, b->den + 2 * b->ldt - 1, b->den + 2 * b->ldt - 2, b->acc, b->w);
+    return (struct kernel_cost){2.0 * (double)(b->c * (b->d + b->dv)),
+                                BYTES(b->c * (b->d + b->dv))};
+}
 KERNEL(softmax_combine)
 {
     b->k->softmax_combine((size_t)b->ldv, 0, 0, 1, b->acc, b->den + 1, b->den, b->acc);
@@ -250,7 +257,7 @@ static const struct {
     ENTRY(merge),        ENTRY(scores),        ENTRY(window_ones),   ENTRY(window),
     ENTRY(decode_state), ENTRY(decode_scores), ENTRY(decode_window), ENTRY(exp_bounded),
     ENTRY(softmax_scores), ENTRY(softmax_weights), ENTRY(softmax_values), ENTRY(softmax_row),
-    ENTRY(softmax_combine), ENTRY(divide),
+    ENTRY(softmax_decode), ENTRY(softmax_combine), ENTRY(divide),
 #undef ENTRY
 };
 

@@ -148,6 +148,164 @@ static void softmax_row(size_t keys, size_t d, const T *kt, ptrdiff_t ldk, const
     }
 }
 
+/* One query row on rows of user memory. Three blocks are under way: the values of one are summed, in
+ * chains that leave most units idle, while the keys of the block after the next are turned and
+ * multiplied; the maximum and the exponentials of the next lie between. */
+
+struct decode_keys {
+    size_t d;
+    const T *k;
+    ptrdiff_t stride;
+    const T *q;
+    T *xt; /* [d][VL] */
+};
+
+/* xt[c][lane] = k[i + lane][c] for n <= VL keys; returns their magnitudes if asked. */
+TSA_INLINE V decode_turn(const int magnitude, const struct decode_keys *p, size_t i, size_t n)
+{
+    const T *k = p->k + (ptrdiff_t)i * p->stride;
+    V m = v_zero();
+    for (size_t c = 0; c < p->d; c += VL) {
+        const size_t cols = p->d - c < VL ? p->d - c : VL;
+        T *out = p->xt + c * VL;
+        if (n == VL && cols == VL) {
+            const V of_block = transpose_full(k + c, p->stride, out, VL, m);
+            if (magnitude)
+                m = of_block;
+        } else {
+            m = transpose_part(n, cols, k + c, p->stride, out, VL, m);
+        }
+    }
+    return m;
+}
+
+/* Scores of n <= VL keys from key i on, lanes = keys. */
+TSA_INLINE V decode_key_scores(const int l2, const struct decode_keys *p, size_t i, size_t n)
+{
+    const V m = decode_turn(l2, p, i, n);
+    V e = v_set1(1), r = v_set1(1), x = v_zero();
+    if (l2) {
+        V s = v_zero();
+        e = v_inverse_scale(m);
+        for (size_t c = 0; c < p->d; c++) {
+            const V y = v_mul(v_load(p->xt + c * VL), e);
+            s = v_fma(y, y, s);
+        }
+        r = inverse_norm(s);
+    }
+    for (size_t c = 0; c < p->d; c++) {
+        const V y = v_load(p->xt + c * VL);
+        x = v_fma(v_set1(p->q[c]), l2 ? v_mul(v_mul(y, e), r) : y, x);
+    }
+    return x;
+}
+
+/* Values of keys from .. to-1, weighted by w, for nv vectors of columns; meanwhile the scores of
+ * `more` keys from `ahead` on. den goes with the first columns. */
+TSA_INLINE void decode_values(const int nv, const int l2, size_t n, const T *w, const T *v,
+                              ptrdiff_t ldv, int first, V shrink, T *acc, T *den,
+                              const struct decode_keys *keys, size_t ahead, size_t more, T *scores)
+{
+    V s[TSA_DECODE_VECTORS];
+    T sum = *den;
+    TSA_UNROLL
+    for (int c = 0; c < nv; c++)
+        s[c] = first ? v_zero() : v_mul(v_load(acc + c * VL), shrink);
+    size_t i = 0;
+    if (!l2 && keys->d == VL)
+        for (; i + VL <= more && i + VL <= n; i += VL) {
+            V x = v_zero();
+            decode_turn(0, keys, ahead + i, VL);
+            TSA_UNROLL
+            for (size_t j = 0; j < VL; j++) {
+                const V a = v_set1(w[i + j]);
+                sum = sum + w[i + j];
+                TSA_UNROLL
+                for (int c = 0; c < nv; c++)
+                    s[c] = v_fma(a, v_load(v + (ptrdiff_t)(i + j) * ldv + c * VL), s[c]);
+                x = v_fma(v_set1(keys->q[j]), v_load(keys->xt + j * VL), x);
+            }
+            v_store(scores + i, x);
+        }
+    for (; i < n; i += VL) {
+        const size_t end = n - i < VL ? n : i + VL;
+        if (i < more)
+            v_store(scores + i, decode_key_scores(l2, keys, ahead + i,
+                                                  more - i < VL ? more - i : VL));
+        for (size_t j = i; j < end; j++) {
+            const V a = v_set1(w[j]);
+            sum = sum + w[j];
+            TSA_UNROLL
+            for (int c = 0; c < nv; c++)
+                s[c] = v_fma(a, v_load(v + (ptrdiff_t)j * ldv + c * VL), s[c]);
+        }
+    }
+    TSA_UNROLL
+    for (int c = 0; c < nv; c++)
+        v_store(acc + c * VL, s[c]);
+    *den = sum;
+}
+
+TSA_INLINE void decode_block(const int l2, size_t n, size_t cols, const T *w, const T *v,
+                             ptrdiff_t ldv, int first, V shrink, T *acc, T *den,
+                             const struct decode_keys *keys, size_t ahead, size_t more, T *scores)
+{
+    T again = 0, *sum = den;
+    for (size_t c = 0; c < cols; more = 0, sum = &again) {
+        const size_t left = cols - c;
+#define X(nv)                                                                                      \
+    if (left >= nv * VL) {                                                                         \
+        decode_values(nv, l2, n, w, v + c, ldv, first, shrink, acc + c, sum, keys, ahead, more,    \
+                      scores);                                                                     \
+        c += nv * VL;                                                                              \
+        continue;                                                                                  \
+    }
+        X(4) X(3) X(2) X(1)
+#undef X
+    }
+}
+
+TSA_INLINE void decode_blocks(const int l2, const struct decode_keys *p, size_t keys, int bounded,
+                              size_t cols, const T *v, ptrdiff_t ldv, int first, T *max, T *den,
+                              T *acc, T *w)
+{
+    const size_t block = TSA_TILE_TOKENS;
+    V shrink = v_set1(1);
+    T *at[3] = {w, w + block, w + 2 * block};
+    for (size_t i = 0; i < keys && i < 2 * block; i += VL)
+        v_store(w + i, decode_key_scores(l2, p, i, keys - i < VL ? keys - i : VL));
+    for (size_t k = 0; k < keys; k += block) {
+        const size_t n = keys - k < block ? keys - k : block;
+        const size_t ahead = k + 2 * block, rest = ahead < keys ? keys - ahead : 0;
+        T lane[VL];
+        if (bounded)
+            for (size_t i = 0; i < n; i += VL)
+                v_store(at[0] + i, exp_near_zero(v_load(at[0] + i)));
+        else
+            shrink = softmax_row_weights(n, at[0], first, max);
+        v_store(lane, shrink);
+        *den = first ? 0 : *den * lane[0];
+        decode_block(l2, n, cols, at[0], v + (ptrdiff_t)k * ldv, ldv, first, shrink, acc, den, p,
+                     ahead, rest < block ? rest : block, at[2]);
+        T *const done = at[0];
+        at[0] = at[1];
+        at[1] = at[2];
+        at[2] = done;
+        first = 0;
+    }
+}
+
+static void softmax_decode(size_t keys, size_t d, const T *k, ptrdiff_t stride, int l2, const T *q,
+                           int bounded, size_t cols, const T *v, ptrdiff_t ldv, int first, T *max,
+                           T *den, T *acc, T *scratch)
+{
+    const struct decode_keys p = {d, k, stride, q, scratch + 3 * TSA_TILE_TOKENS};
+    if (l2)
+        decode_blocks(1, &p, keys, bounded, cols, v, ldv, first, max, den, acc, scratch);
+    else
+        decode_blocks(0, &p, keys, bounded, cols, v, ldv, first, max, den, acc, scratch);
+}
+
 static void softmax_combine(size_t cols, int bounded, T max2, T den2, const T *acc2, T *max, T *den,
                             T *acc)
 {

@@ -23,14 +23,43 @@ struct packed_keys {
     ptrdiff_t ldv;
 };
 
+static bool values_in_place(const struct tsa_call *call)
+{
+    const ptrdiff_t width = (ptrdiff_t)call->plan->dv;
+    return call->v->dtype == TSA_DTYPE && call->plan->dv == call->plan->layout.ldv &&
+           call->v->token >= width && call->v->token <= 2 * width;
+}
+
+/* Values of keys k .. k+n-1 in whole vectors. */
+static const T *pack_values(const struct tsa_call *call, T *room, size_t b, size_t g, size_t k,
+                            size_t n, ptrdiff_t *ldv)
+{
+    const struct tsa_plan *plan = call->plan;
+    const struct tsa_softmax_room *r = &plan->room.softmax;
+    T *v = room + r->v;
+    *ldv = (ptrdiff_t)plan->layout.ldv;
+    if (values_in_place(call)) {
+        *ldv = call->v->token;
+        return tsa_row(call->v, b, g, k);
+    }
+    for (size_t i = 0; i < n; i += TSA_TILE_TOKENS) {
+        ptrdiff_t stride;
+        const T *src = rows_in(call->v, b, g, k + i, tile_tokens(n - i), plan->dv, room + r->rows,
+                               &stride);
+        KERNELS(plan)->pack_v(tile_tokens(n - i), plan->dv, src, stride, v + (ptrdiff_t)i * *ldv,
+                              *ldv);
+    }
+    return v;
+}
+
 static struct packed_keys pack_keys(const struct tsa_call *call, T *room, size_t b, size_t g,
                                     size_t k, size_t n)
 {
     const struct tsa_plan *plan = call->plan;
     const struct tsa_softmax_room *r = &plan->room.softmax;
     const int l2 = plan->normalize == TSA_NORMALIZE_L2;
-    const ptrdiff_t ldv = (ptrdiff_t)plan->layout.ldv, width = (ptrdiff_t)plan->dv;
-    T *kt = room + r->kt, *v = room + r->v;
+    struct packed_keys keys;
+    T *kt = room + r->kt;
     ptrdiff_t stride;
     for (size_t i = 0; i < n; i += TSA_TILE_TOKENS) {
         const T *src = rows_in(call->k, b, g, k + i, tile_tokens(n - i), plan->d, room + r->rows,
@@ -38,16 +67,9 @@ static struct packed_keys pack_keys(const struct tsa_call *call, T *room, size_t
         KERNELS(plan)->pack_t(tile_tokens(n - i), plan->d, src, stride, l2, 1, kt + i * plan->d,
                               TSA_TILE_TOKENS);
     }
-    if (call->v->dtype == TSA_DTYPE && width == ldv && call->v->token >= width &&
-        call->v->token <= 2 * width)
-        return (struct packed_keys){kt, tsa_row(call->v, b, g, k), call->v->token};
-    for (size_t i = 0; i < n; i += TSA_TILE_TOKENS) {
-        const T *src = rows_in(call->v, b, g, k + i, tile_tokens(n - i), plan->dv, room + r->rows,
-                               &stride);
-        KERNELS(plan)->pack_v(tile_tokens(n - i), plan->dv, src, stride, v + (ptrdiff_t)i * ldv,
-                              ldv);
-    }
-    return (struct packed_keys){kt, v, ldv};
+    keys.kt = kt;
+    keys.v = pack_values(call, room, b, g, k, n, &keys.ldv);
+    return keys;
 }
 
 static void write_row(const struct tsa_call *call, T *room, size_t b, size_t h, size_t t,
@@ -216,7 +238,29 @@ static struct row row_at(const struct tsa_call *call, size_t g, size_t index)
     return (struct row){h, t, keys_seen(call, t), scores_bounded(call->plan, h)};
 }
 
-/* Sums of n rows from `first` on over the super-block at key `super`, which start in s. */
+/* Sums of one row, q, over the super-block at key `super`. */
+static void one_row(const struct tsa_call *call, T *room, size_t b, size_t g, struct row row,
+                    size_t super, const T *q, struct sums_of_rows s)
+{
+    const struct tsa_plan *plan = call->plan;
+    const struct tsa_softmax_room *r = &plan->room.softmax;
+    const size_t end = row.seen - super < TSA_SUPER_KEYS ? row.seen : super + TSA_SUPER_KEYS;
+    const size_t most = call->k->dtype != TSA_DTYPE ? TSA_TILE_TOKENS
+                        : values_in_place(call)     ? TSA_SUPER_KEYS
+                                                    : r->keys;
+    for (size_t k = super; k < end; k += most) {
+        const size_t n = end - k < most ? end - k : most;
+        ptrdiff_t stride, ldv;
+        const T *v = pack_values(call, room, b, g, k, n, &ldv);
+        const T *keys = rows_in(call->k, b, g, k, n, plan->d, room + r->rows, &stride);
+        KERNELS(plan)->softmax_decode(n, plan->d, keys, stride,
+                                      plan->normalize == TSA_NORMALIZE_L2, q, row.bounded,
+                                      plan->layout.ldv, v, ldv, k == super, s.max, s.den, s.acc,
+                                      room + r->weights);
+    }
+}
+
+/* Sums of n rows from `first` on over the super-block at key `super`. */
 static void rows_super(const struct tsa_call *call, T *room, size_t item, size_t first, size_t n,
                        size_t super, struct sums_of_rows s)
 {
@@ -233,6 +277,10 @@ static void rows_super(const struct tsa_call *call, T *room, size_t item, size_t
     }
     const size_t all = keys_seen(call, call->tokens - 1);
     const size_t end = all - super < TSA_SUPER_KEYS ? all : super + TSA_SUPER_KEYS;
+    if (n == 1) {
+        one_row(call, room, b, g, row_at(call, g, first), super, q, s);
+        return;
+    }
     for (size_t k = super; k < end; k += TSA_TILE_TOKENS) {
         const size_t block = tile_tokens(end - k);
         const struct packed_keys keys = pack_keys(call, room, b, g, k, block);

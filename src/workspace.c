@@ -75,9 +75,13 @@ static bool softmax_room_init(const struct tsa_plan *plan, struct tsa_softmax_ro
     r->keys = softmax_tiles(plan, SOFTMAX_VALUES, ldv + d);
     r->total = 0;
     const size_t rows = r->queries + TSA_ROW_PAD;
+    size_t turned, weights = tile * tile;
+    if (!tsa_size_mul(d, TSA_MAX_LANES, &turned) || !tsa_size_add(turned, 3 * tile, &turned))
+        return false;
+    weights = turned > weights ? turned : weights;
     return add(&r->total, &r->qt, r->queries, d) &&
            add(&r->total, &r->kt, r->keys, d) && add(&r->total, &r->v, r->keys, ldv) &&
-           add(&r->total, &r->weights, tile, tile) && add(&r->total, &r->acc, r->queries, ldv) &&
+           add(&r->total, &r->weights, weights, 1) && add(&r->total, &r->acc, r->queries, ldv) &&
            add(&r->total, &r->max, rows, 1) && add(&r->total, &r->den, rows, 1) &&
            add(&r->total, &r->part_acc, r->queries, ldv) &&
            add(&r->total, &r->part_max, rows, 1) && add(&r->total, &r->part_den, rows, 1) &&
