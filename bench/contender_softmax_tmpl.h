@@ -145,10 +145,11 @@ HAND_INLINE VF hand_keys(enum contender_exp kind, bool held, bool diagonal, int 
 }
 
 /* s[j][t] = weight of key j for query t, den[t] += its sum over keys */
-HAND_INLINE void hand_weights(enum contender_exp kind, bool held, bool diagonal, size_t keys,
-                              size_t d, const float *qt, const float *k, float *s, float *den)
+HAND_INLINE void hand_weights(enum contender_exp kind, bool held, bool diagonal, size_t rows,
+                              size_t keys, size_t d, const float *qt, const float *k, float *s,
+                              float *den)
 {
-    for (size_t b = 0; b < TILE; b += LANES) {
+    for (size_t b = 0; b < rows; b += LANES) {
         VF variable[16], sum = LOAD_F(den + b);
         size_t j = 0;
         if (held) {
@@ -198,26 +199,30 @@ HAND_INLINE void hand_block(int rows, int vectors, size_t keys, const float *s, 
     }
 }
 
-HAND_INLINE void hand_values(int vectors, bool diagonal, size_t keys, const float *s,
+/* Blocks of queries may reach beyond `rows`, where sums have no meaning. */
+HAND_INLINE void hand_values(int vectors, bool diagonal, size_t rows, size_t keys, const float *s,
                              const float *v, size_t ldv, float *acc)
 {
     size_t t = 0;
-    for (; t + 6 <= TILE; t += 6)
+    for (; t + 6 <= TILE && t < rows; t += 6)
         hand_block(6, vectors, diagonal && t + 6 < keys ? t + 6 : keys, s + t, v, ldv,
                    acc + t * ldv);
-    hand_block(TILE % 6, vectors, keys, s + t, v, ldv, acc + t * ldv);
+    if (t < rows)
+        hand_block(TILE % 6, vectors, keys, s + t, v, ldv, acc + t * ldv);
 }
 
-HAND_INLINE void hand_tile(enum contender_exp kind, bool held, bool diagonal, size_t keys, size_t d,
+/* The keys of a diagonal tile are the tokens of its queries. */
+HAND_INLINE void hand_tile(enum contender_exp kind, bool held, bool diagonal, size_t rows, size_t d,
                            size_t ldv, const struct contender_hand *w, const float *k,
                            const float *v)
 {
+    const size_t keys = diagonal ? rows : TILE;
     size_t c = 0;
-    hand_weights(kind, held, diagonal, keys, d, w->qt, k, w->s, w->den);
+    hand_weights(kind, held, diagonal, rows, keys, d, w->qt, k, w->s, w->den);
     for (; c + HAND_VECTORS * LANES <= ldv; c += HAND_VECTORS * LANES)
-        hand_values(HAND_VECTORS, diagonal, keys, w->s, v + c, ldv, w->acc + c);
+        hand_values(HAND_VECTORS, diagonal, rows, keys, w->s, v + c, ldv, w->acc + c);
     for (; c < ldv; c += LANES)
-        hand_values(1, diagonal, keys, w->s, v + c, ldv, w->acc + c);
+        hand_values(1, diagonal, rows, keys, w->s, v + c, ldv, w->acc + c);
 }
 
 HAND_INLINE void hand_prefill(enum contender_exp kind, bool held, const struct contender_hand *w,
@@ -237,7 +242,7 @@ HAND_INLINE void hand_prefill(enum contender_exp kind, bool held, const struct c
             for (size_t i = 0; i < d; i++)
                 w->qt[i * TILE + t] = t < rows ? q[(r + t) * d + i] * CONTENDER_SCALE : 0;
         for (size_t s = 0; s < r; s += TILE)
-            hand_tile(kind, held, false, TILE, d, ldv, w, k + s * d, v + s * ldv);
+            hand_tile(kind, held, false, rows, d, ldv, w, k + s * d, v + s * ldv);
         hand_tile(kind, held, true, rows, d, ldv, w, k + r * d, v + r * ldv);
         for (size_t t = 0; t < rows; t++)
             loop_copy(1, dv, w->acc + t * ldv, ldv, 1 / w->den[t], o + (r + t) * dv, dv);
