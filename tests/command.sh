@@ -496,8 +496,8 @@ for key in prefill decode tokens_per_s us_per_token state_bytes kv_cache_bytes; 
     check "demo has $key" grep -q "\"$key\":" ../out
 done
 
-# The benchmark's contenders for softmax. Its exit code says whether an output of one was wrong; those
-# by hand are always there, the others where their library is.
+# The benchmark's contenders for softmax. Its exit code says whether an output of one was wrong.
+# Those by hand are always there, the others where their library is.
 "$TSA" info >../out
 for isa in $(sed -n 's/^ *usable here *//p' ../out); do
     check "softmax contenders, $isa" "$TSA" bench --contenders --csv --isa "$isa" --threads 1 \
