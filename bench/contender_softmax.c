@@ -212,6 +212,8 @@ static const struct kind causal_kinds[] = {
     {NULL, CONTENDER_POLY7, CONTENDER_TILE, CONTENDER_TILE, "hand_poly7"},
 };
 
+_Static_assert(sizeof causal_kinds / sizeof *causal_kinds <= MOST_CONTENDERS, "none is left out");
+
 static const struct kind decode_kinds[] = {
     {&contender_openblas, CONTENDER_ONLINE, 1, 0, "openblas_gemv"},
     {NULL, CONTENDER_SLEEF, 1, CONTENDER_TILE, "hand_sleef"},
