@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* The model of tsa_softmax for one type T, an output row at a time; included by check_softmax.c with
- * T, UINT, FN(name), FMA, QNAN, EXP_FMA, EXP_PLAIN and the table FN(e). Like model_tmpl.h it is meant
- * to be read beside the definition of the arithmetic. */
+/* The model of tsa_softmax for one type T, an output row at a time; included by check_softmax.c
+ * with T, UINT, FN(name), FMA, QNAN, EXP_FMA, EXP_PLAIN and the table FN(e). Like model_tmpl.h it is
+ * meant to be read beside the definition of the arithmetic. */
 
 #define BLOCK 64   /* keys, by absolute position, between which the maximum may change */
 #define SUPER 4096 /* keys, likewise, that are summed on their own */
@@ -88,14 +88,14 @@ static void FN(combine_general)(struct FN(sums) *s, size_t dv, const struct FN(s
 }
 
 /* o of query q of head h over the first `keys` of k, whose rows are normalised, and of v. */
-static void FN(row)(const struct model *m, size_t h, const T *q, const T *k, const T *v, size_t keys,
-                    T *o)
+static void FN(row)(const struct model *m, size_t h, const T *q, const T *k, const T *v,
+                    size_t keys, T *o)
 {
     const T scale = (T)(1.0 / m->temperature[h]);
     const bool bounded = m->normalize == TSA_NORMALIZE_L2 && scale <= (T)0.5;
     const size_t d = m->d, dv = m->dv;
     T *y = calloc(d + keys + 2 * dv, sizeof(T)), *x = y + d, *acc = x + keys;
-    struct FN(sums) all = { 0, 0, acc };
+    struct FN(sums) all = {0, 0, acc};
     model_normalise(m, q, y);
     for (size_t c = 0; c < d; c++)
         y[c] = y[c] * scale;
@@ -104,7 +104,7 @@ static void FN(row)(const struct model *m, size_t h, const T *q, const T *k, con
             x[i] = FMA(y[c], k[i * d + c], x[i]);
     for (size_t i = 0; i < keys; i += SUPER) {
         const size_t n = keys - i < SUPER ? keys - i : SUPER;
-        struct FN(sums) one = { 0, 0, acc + dv };
+        struct FN(sums) one = {0, 0, acc + dv};
         memset(one.acc, 0, dv * sizeof(T));
         (bounded ? FN(sum_bounded) : FN(sum_general))(&one, dv, n, x + i, v + i * dv);
         if (i > 0) {
