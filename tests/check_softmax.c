@@ -71,7 +71,7 @@ static const double e_f64[] = {
 
 /* Which form the heads have: bounded, general, both in turn, or general by unnormalised rows. The
  * scale of 2 - 1e-10 is 1/2 in f32, and more in f64. */
-enum form {BOUNDED, GENERAL, MIXED, UNSCALED, FORMS};
+enum form { BOUNDED, GENERAL, MIXED, UNSCALED, FORMS };
 static const double temperatures[FORMS][6] = {
     {2, 3.7, 2.000001, 1e30, 2, 11},
     {1.5, 0.3, 1.5, 1.999, 0.05, 1},
@@ -774,7 +774,7 @@ START_TEST(definition)
 END_TEST
 
 /* Scores of token t, for queries (1, ...) of temperature 1. */
-enum scores {RANDOM, RISING, RISING_SLOWLY, FALLING, EQUAL, ZEROS, STEPS, SPIKE, PATTERNS};
+enum scores { RANDOM, RISING, RISING_SLOWLY, FALLING, EQUAL, ZEROS, STEPS, SPIKE, PATTERNS };
 
 static double score_at(enum scores pattern, size_t t, struct rng *rng)
 {
@@ -921,7 +921,7 @@ END_TEST
  * the arithmetic, with the canonical NaN. */
 START_TEST(nonfinite)
 {
-    enum {BAD = 70, N = 130, CASES = 9};
+    enum { BAD = 70, N = 130, CASES = 9 };
     for (int j = 0; j < CASES; j++) {
         struct problem p;
         const char *isa;
@@ -960,7 +960,7 @@ END_TEST
 /* Whatever lies in all later keys and values. */
 START_TEST(masked)
 {
-    enum {N = 200};
+    enum { N = 200 };
     static const size_t keys[] = {1, 17, 63, 64, 65, 128};
     for (size_t j = 0; j < COUNT(keys); j++) {
         struct problem p;
@@ -1092,7 +1092,7 @@ static void refused(const struct run *r, enum tsa_status got, enum tsa_status wa
 
 START_TEST(refusals)
 {
-    enum {N = 100};
+    enum { N = 100 };
     struct problem p;
     struct tsa_error err;
     struct tsa_options o;
@@ -1136,8 +1136,8 @@ START_TEST(refusals)
     small = make_plan(&o);
     ok(tsa_workspace_create(small, 0, &ws, &err), &err);
     if (tsa_workspace_bytes(small, 1) < tsa_workspace_bytes(r.plan, 1))
-        refused(&r, tsa_softmax(r.plan, 2, N, N, 1, &p.q, &p.k, &p.v, &r.out, ws, &err),
-                TSA_EINVAL, &err, "ws");
+        refused(&r, tsa_softmax(r.plan, 2, N, N, 1, &p.q, &p.k, &p.v, &r.out, ws, &err), TSA_EINVAL,
+                &err, "ws");
     tsa_workspace_destroy(ws);
     tsa_plan_destroy(small);
     tsa_plan_destroy(r.plan);

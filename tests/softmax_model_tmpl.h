@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The model of tsa_softmax for one type T, an output row at a time; included by check_softmax.c
- * with T, UINT, FN(name), FMA, QNAN, EXP_FMA, EXP_PLAIN and the table FN(e). Like model_tmpl.h it is
- * meant to be read beside the definition of the arithmetic. */
+ * with T, UINT, FN(name), FMA, QNAN, EXP_FMA, EXP_PLAIN and the table FN(e). Like model_tmpl.h it
+ * is meant to be read beside the definition of the arithmetic. */
 
 #define BLOCK 64   /* keys, by absolute position, between which the maximum may change */
 #define SUPER 4096 /* keys, likewise, that are summed on their own */
