@@ -11,35 +11,31 @@ static void softmax_scores(size_t keys, size_t queries, size_t width, const T *k
     score_tiles(&s, keys, queries, diag);
 }
 
-/* One vector of queries, of which lane l sees keys before past + l. */
+/* One vector of queries, of which lane l sees keys before past + l: the new maximum; the exponentials
+ * are left unsummed. Returns by how much sums shrink, less 1. */
 TSA_INLINE V softmax_vector(size_t keys, size_t past, T *w, ptrdiff_t ldw, int first, T *max,
                             T *den, T *shrink)
 {
     const size_t full = past < keys ? past : keys, last = past + VL - 1;
     const size_t end = last < keys ? last : keys;
-    V top = v_load(w);
+    V top = v_load(w), less = v_zero();
     for (size_t i = 1; i < full; i++)
         top = v_max(top, v_load(w + (ptrdiff_t)i * ldw));
     for (size_t i = full; i < end; i++)
         top = v_from(top, v_max(top, v_load(w + (ptrdiff_t)i * ldw)), (ptrdiff_t)(i - past) + 1);
-    V sum = v_zero(), less = v_zero();
     if (!first) {
         const V before = v_load(max);
         top = v_max(before, top);
         const V r = v_exp(v_sub(before, top));
         v_store(shrink, r);
-        sum = v_mul(v_load(den), r);
+        v_store(den, v_mul(v_load(den), r));
         less = v_sub(r, v_set1(1));
     }
     v_store(max, top);
     for (size_t i = 0; i < end; i++) {
         T *p = w + (ptrdiff_t)i * ldw;
-        const V x = v_exp(v_sub(v_load(p), top));
-        v_store(p, x);
-        const V more = v_add(sum, x);
-        sum = i < full ? more : v_from(sum, more, (ptrdiff_t)(i - past) + 1);
+        v_store(p, v_exp(v_sub(v_load(p), top)));
     }
-    v_store(den, sum);
     return less;
 }
 
@@ -50,6 +46,7 @@ static int softmax_weights(size_t keys, size_t queries, T *w, ptrdiff_t ldw, ptr
     for (size_t t = 0; t < queries; t += VL)
         less = v_absmax(less, softmax_vector(keys, (size_t)((ptrdiff_t)t + diag + 1), w + t, ldw,
                                              first, max + t, den + t, shrink + t));
+    window_ones(keys, queries, w, ldw, diag, den, first);
     return s_absmax(less) != 0;
 }
 
