@@ -145,115 +145,129 @@ static void softmax_row(size_t keys, size_t d, const T *kt, ptrdiff_t ldk, const
     }
 }
 
-/* One query row on rows of user memory. Three blocks are under way: the values of one are summed, in
- * chains that leave most units idle, while the keys of the block after the next are turned and
- * multiplied; the maximum and the exponentials of the next lie between. */
+/* One query row on rows of user memory, of whole vectors. The chain over the values of a block leaves
+ * most units idle; meanwhile keys two blocks ahead go through a pipeline, VL at a time: one group is
+ * turned, the one before it normalised, the one before that multiplied, a step of each chain per
+ * key, so that none waits for another. */
 
 struct decode_keys {
-    size_t d;
+    size_t count, d, steps; /* steps = d / VL, per chain and key */
     const T *k;
     ptrdiff_t stride;
     const T *q;
-    T *xt; /* [d][VL] */
+    T *w;        /* [3][TSA_TILE_TOKENS]: scores and weights, in turn */
+    T *xt[3];    /* [d][VL]: the groups being turned, normalised, multiplied */
+    size_t next; /* first key of the group to be turned, which may be past the end */
+    V down[2], inverse; /* scales of the last two groups, inverse norm of the second */
 };
 
-/* xt[c][lane] = k[i + lane][c] for n <= VL keys; returns their magnitudes if asked. */
-TSA_INLINE V decode_turn(const int magnitude, const struct decode_keys *p, size_t i, size_t n)
+/* xt[c][lane] = k[lane][c]; returns magnitudes. */
+TSA_INLINE V decode_turn(const struct decode_keys *p, T *xt)
 {
-    const T *k = p->k + (ptrdiff_t)i * p->stride;
+    const T *k = p->k + (ptrdiff_t)p->next * p->stride;
     V m = v_zero();
-    for (size_t c = 0; c < p->d; c += VL) {
-        const size_t cols = p->d - c < VL ? p->d - c : VL;
-        T *out = p->xt + c * VL;
-        if (n == VL && cols == VL) {
-            const V of_block = transpose_full(k + c, p->stride, out, VL, m);
-            if (magnitude)
-                m = of_block;
-        } else {
-            m = transpose_part(n, cols, k + c, p->stride, out, VL, m);
-        }
-    }
+    for (size_t c = 0; c < p->d; c += VL)
+        m = transpose_full(k + c, p->stride, xt + c * VL, VL, m);
     return m;
 }
 
-/* Scores of n <= VL keys from key i on, lanes = keys. */
-TSA_INLINE V decode_key_scores(const int l2, const struct decode_keys *p, size_t i, size_t n)
+/* Scores of n keys from `key` on, n <= TSA_TILE_TOKENS, at once. kt[d][TSA_TILE_TOKENS]. */
+static void decode_direct(const struct decode_keys *p, size_t key, size_t n, int l2, T *kt)
 {
-    const V m = decode_turn(l2, p, i, n);
-    V e = v_set1(1), r = v_set1(1), x = v_zero();
-    if (l2) {
-        V s = v_zero();
-        e = v_inverse_scale(m);
-        for (size_t c = 0; c < p->d; c++) {
-            const V y = v_mul(v_load(p->xt + c * VL), e);
-            s = v_fma(y, y, s);
-        }
-        r = inverse_norm(s);
-    }
-    for (size_t c = 0; c < p->d; c++) {
-        const V y = v_load(p->xt + c * VL);
-        x = v_fma(v_set1(p->q[c]), l2 ? v_mul(v_mul(y, e), r) : y, x);
-    }
-    return x;
+    /* with the coefficients of p(x) = x, and adding +0, weights are the scores */
+    static const T identity[2] = {0, 1};
+    pack_t(n, p->d, p->k + (ptrdiff_t)key * p->stride, p->stride, l2, 1, kt, TSA_TILE_TOKENS);
+    decode_scores(n, p->d, kt, TSA_TILE_TOKENS, p->q, 2, identity,
+                  p->w + key % (3 * TSA_TILE_TOKENS));
 }
 
-/* Values of keys from .. to-1, weighted by w, for nv vectors of columns; meanwhile the scores of
- * `more` keys from `ahead` on. den goes with the first columns. */
-TSA_INLINE void decode_values(const int nv, const int l2, size_t n, const T *w, const T *v,
-                              ptrdiff_t ldv, int first, V shrink, T *acc, T *den,
-                              const struct decode_keys *keys, size_t ahead, size_t more, T *scores)
+/* Is a group of keys in the pipeline, or can one go in? */
+static bool decode_busy(const struct decode_keys *p, int l2)
 {
-    V s[TSA_DECODE_VECTORS];
-    T sum = *den;
+    const size_t last = p->next - (l2 ? 2 : 1) * VL; /* the next one to be done */
+    return last + VL <= p->count;
+}
+
+/* acc += weights of VL keys times values, for nv vectors of columns; and the next steps of p. */
+TSA_INLINE void decode_group(const int nv, const int l2, const int steps, struct decode_keys *p,
+                             const T *w, const T *v, ptrdiff_t ldv, V *acc, V *sum)
+{
+    const size_t n = steps ? (size_t)steps : p->steps, block = TSA_TILE_TOKENS;
+    T *turn = p->xt[0], *norm = p->xt[1], *mult = l2 ? p->xt[2] : norm;
+    const T *y = norm, *z = mult, *q = p->q;
+    const V down0 = p->down[0], down1 = p->down[1], inverse = p->inverse;
+    V m = v_zero(), s = v_zero(), x = v_zero();
+    if (p->next + VL <= p->count)
+        m = decode_turn(p, turn);
+    TSA_UNROLL
+    for (int j = 0; j < VL; j++, v += ldv) {
+        const V a = v_set1(w[j]);
+        *sum = v_add(*sum, a);
+        TSA_UNROLL
+        for (int c = 0; c < nv; c++)
+            acc[c] = v_fma(a, v_load(v + c * VL), acc[c]);
+        for (size_t c = 0; c < n; c++, y += VL, z += VL, q++) {
+            if (l2) {
+                const V b = v_mul(v_load(y), down0);
+                s = v_fma(b, b, s);
+                x = v_fma(v_set1(*q), v_mul(v_mul(v_load(z), down1), inverse), x);
+            } else {
+                x = v_fma(v_set1(*q), v_load(z), x);
+            }
+        }
+    }
+    /* stored in any case, else the compiler moves the chain behind a branch */
+    const size_t done = p->next - (l2 ? 2 : 1) * VL;
+    v_store(done >= 2 * block && done < p->count ? p->w + done % (3 * block) : mult, x);
+    if (l2) {
+        p->down[1] = down0;
+        p->down[0] = v_inverse_scale(m);
+        p->inverse = inverse_norm(s);
+    }
+    p->xt[0] = mult;
+    p->xt[1] = turn;
+    p->xt[2] = norm;
+    p->next += VL;
+}
+
+TSA_INLINE void decode_values(const int nv, const int l2, const int steps, struct decode_keys *p,
+                              size_t n, const T *w, const T *v, ptrdiff_t ldv, int first, V shrink,
+                              T *acc, T *den)
+{
+    V s[TSA_DECODE_VECTORS], sum = v_set1(*den);
     TSA_UNROLL
     for (int c = 0; c < nv; c++)
         s[c] = first ? v_zero() : v_mul(v_load(acc + c * VL), shrink);
     size_t i = 0;
-    if (!l2 && keys->d == VL)
-        for (; i + VL <= more && i + VL <= n; i += VL) {
-            V x = v_zero();
-            decode_turn(0, keys, ahead + i, VL);
-            TSA_UNROLL
-            for (size_t j = 0; j < VL; j++) {
-                const V a = v_set1(w[i + j]);
-                sum = sum + w[i + j];
-                TSA_UNROLL
-                for (int c = 0; c < nv; c++)
-                    s[c] = v_fma(a, v_load(v + (ptrdiff_t)(i + j) * ldv + c * VL), s[c]);
-                x = v_fma(v_set1(keys->q[j]), v_load(keys->xt + j * VL), x);
-            }
-            v_store(scores + i, x);
-        }
-    for (; i < n; i += VL) {
-        const size_t end = n - i < VL ? n : i + VL;
-        if (i < more)
-            v_store(scores + i, decode_key_scores(l2, keys, ahead + i,
-                                                  more - i < VL ? more - i : VL));
-        for (size_t j = i; j < end; j++) {
-            const V a = v_set1(w[j]);
-            sum = sum + w[j];
-            TSA_UNROLL
-            for (int c = 0; c < nv; c++)
-                s[c] = v_fma(a, v_load(v + (ptrdiff_t)j * ldv + c * VL), s[c]);
-        }
+    for (; p && i + VL <= n && decode_busy(p, l2); i += VL) {
+        decode_group(nv, l2, steps, p, w + i, v, ldv, s, &sum);
+        v += VL * ldv;
+    }
+    for (; i < n; i++, v += ldv) {
+        const V a = v_set1(w[i]);
+        sum = v_add(sum, a);
+        TSA_UNROLL
+        for (int c = 0; c < nv; c++)
+            s[c] = v_fma(a, v_load(v + c * VL), s[c]);
     }
     TSA_UNROLL
     for (int c = 0; c < nv; c++)
         v_store(acc + c * VL, s[c]);
-    *den = sum;
+    T lane[VL];
+    v_store(lane, sum);
+    *den = lane[0];
 }
 
-TSA_INLINE void decode_block(const int l2, size_t n, size_t cols, const T *w, const T *v,
-                             ptrdiff_t ldv, int first, V shrink, T *acc, T *den,
-                             const struct decode_keys *keys, size_t ahead, size_t more, T *scores)
+TSA_INLINE void decode_block(const int l2, const int steps, struct decode_keys *p, size_t n,
+                             size_t cols, const T *w, const T *v, ptrdiff_t ldv, int first,
+                             V shrink, T *acc, T *den)
 {
-    T again = 0, *sum = den;
-    for (size_t c = 0; c < cols; more = 0, sum = &again) {
+    T again = 0;
+    for (size_t c = 0; c < cols; p = NULL, den = &again) {
         const size_t left = cols - c;
 #define X(nv)                                                                                      \
     if (left >= nv * VL) {                                                                         \
-        decode_values(nv, l2, n, w, v + c, ldv, first, shrink, acc + c, sum, keys, ahead, more,    \
-                      scores);                                                                     \
+        decode_values(nv, l2, steps, p, n, w, v + c, ldv, first, shrink, acc + c, den);            \
         c += nv * VL;                                                                              \
         continue;                                                                                  \
     }
@@ -262,32 +276,31 @@ TSA_INLINE void decode_block(const int l2, size_t n, size_t cols, const T *w, co
     }
 }
 
-TSA_INLINE void decode_blocks(const int l2, const struct decode_keys *p, size_t keys, int bounded,
+TSA_INLINE void decode_blocks(const int l2, const int steps, struct decode_keys *p, int bounded,
                               size_t cols, const T *v, ptrdiff_t ldv, int first, T *max, T *den,
-                              T *acc, T *w)
+                              T *acc, T *kt)
 {
-    const size_t block = TSA_TILE_TOKENS;
+    const size_t block = TSA_TILE_TOKENS, ahead = 2 * block;
     V shrink = v_set1(1);
-    T *at[3] = {w, w + block, w + 2 * block};
-    for (size_t i = 0; i < keys && i < 2 * block; i += VL)
-        v_store(w + i, decode_key_scores(l2, p, i, keys - i < VL ? keys - i : VL));
-    for (size_t k = 0; k < keys; k += block) {
-        const size_t n = keys - k < block ? keys - k : block;
-        const size_t ahead = k + 2 * block, rest = ahead < keys ? keys - ahead : 0;
-        T lane[VL];
+    for (size_t k = 0; k < p->count; k += block) {
+        const size_t n = p->count - k < block ? p->count - k : block;
+        T *w = p->w + k % (3 * block), lane[VL];
+        /* keys before the first group, and after the last whole one */
+        if (k == 0)
+            decode_direct(p, 0, n, l2, kt);
+        if (k == 0 && p->count > block)
+            decode_direct(p, block, p->count < ahead ? p->count - block : block, l2, kt);
+        if (k >= ahead && p->count - k <= block && p->count % VL > 0)
+            decode_direct(p, p->count - p->count % VL, p->count % VL, l2, kt);
         if (bounded)
             for (size_t i = 0; i < n; i += VL)
-                v_store(at[0] + i, exp_near_zero(v_load(at[0] + i)));
+                v_store(w + i, exp_near_zero(v_load(w + i)));
         else
-            shrink = softmax_row_weights(n, at[0], first, max);
+            shrink = softmax_row_weights(n, w, first, max);
         v_store(lane, shrink);
         *den = first ? 0 : *den * lane[0];
-        decode_block(l2, n, cols, at[0], v + (ptrdiff_t)k * ldv, ldv, first, shrink, acc, den, p,
-                     ahead, rest < block ? rest : block, at[2]);
-        T *const done = at[0];
-        at[0] = at[1];
-        at[1] = at[2];
-        at[2] = done;
+        decode_block(l2, steps, p, n, cols, w, v + (ptrdiff_t)k * ldv, ldv, first, shrink, acc,
+                     den);
         first = 0;
     }
 }
@@ -296,11 +309,25 @@ static void softmax_decode(size_t keys, size_t d, const T *k, ptrdiff_t stride, 
                            int bounded, size_t cols, const T *v, ptrdiff_t ldv, int first, T *max,
                            T *den, T *acc, T *scratch)
 {
-    const struct decode_keys p = {d, k, stride, q, scratch + 3 * TSA_TILE_TOKENS};
-    if (l2)
-        decode_blocks(1, &p, keys, bounded, cols, v, ldv, first, max, den, acc, scratch);
+    T *kt = scratch + 3 * TSA_TILE_TOKENS, *xt = kt + d * TSA_TILE_TOKENS;
+    struct decode_keys p = {.count = keys,
+                            .d = d,
+                            .steps = d / VL,
+                            .k = k,
+                            .stride = stride,
+                            .q = q,
+                            .w = scratch,
+                            .xt = {xt, xt + d * VL, xt + 2 * d * VL},
+                            .next = 2 * TSA_TILE_TOKENS};
+    p.down[0] = p.down[1] = p.inverse = v_zero();
+    if (l2 && d == VL)
+        decode_blocks(1, 1, &p, bounded, cols, v, ldv, first, max, den, acc, kt);
+    else if (l2)
+        decode_blocks(1, 0, &p, bounded, cols, v, ldv, first, max, den, acc, kt);
+    else if (d == VL)
+        decode_blocks(0, 1, &p, bounded, cols, v, ldv, first, max, den, acc, kt);
     else
-        decode_blocks(0, &p, keys, bounded, cols, v, ldv, first, max, den, acc, scratch);
+        decode_blocks(0, 0, &p, bounded, cols, v, ldv, first, max, den, acc, kt);
 }
 
 static void softmax_combine(size_t cols, int bounded, T max2, T den2, const T *acc2, T *max, T *den,

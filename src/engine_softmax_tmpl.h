@@ -277,7 +277,7 @@ static void rows_super(const struct tsa_call *call, T *room, size_t item, size_t
     }
     const size_t all = keys_seen(call, call->tokens - 1);
     const size_t end = all - super < TSA_SUPER_KEYS ? all : super + TSA_SUPER_KEYS;
-    if (n == 1) {
+    if (n == 1 && d % TSA_MAX_LANES == 0) {
         one_row(call, room, b, g, row_at(call, g, first), super, q, s);
         return;
     }

@@ -163,7 +163,7 @@ struct tsa_softmax_room {
     size_t queries, keys; /* of a range of queries, and packed keys that it sees; whole tiles */
     size_t qt;      /* [TSA_SOFTMAX_TILES][d][tile], or [token rows][d] */
     size_t kt, v;   /* [keys / tile][d][tile], [keys][ldv] */
-    size_t weights; /* [tile][tile], or [3][tile] and [d][TSA_MAX_LANES] */
+    size_t weights; /* [tile][tile], or what softmax_decode asks for */
     size_t acc, max, den; /* [queries][ldv], [queries] twice: sums so far */
     size_t part_acc, part_max, part_den; /* the same, of the super-block under way */
     size_t shrink;  /* [tile] */

@@ -76,7 +76,7 @@ static bool softmax_room_init(const struct tsa_plan *plan, struct tsa_softmax_ro
     r->total = 0;
     const size_t rows = r->queries + TSA_ROW_PAD;
     size_t turned, weights = tile * tile;
-    if (!tsa_size_mul(d, TSA_MAX_LANES, &turned) || !tsa_size_add(turned, 3 * tile, &turned))
+    if (!tsa_size_mul(d, tile + 3 * TSA_MAX_LANES, &turned) || !tsa_size_add(turned, 3 * tile, &turned))
         return false;
     weights = turned > weights ? turned : weights;
     return add(&r->total, &r->qt, r->queries, d) &&
