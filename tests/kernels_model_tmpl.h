@@ -316,8 +316,8 @@ static void model_decode_window(size_t width, size_t keys, const T *w, const T *
     }
 }
 
-/* 1 + x g(x), where g is the polynomial through (e^x - 1) / x at the Chebyshev nodes of [-1/2, 1/2],
- * 7 of them in f32 and 13 in f64. */
+/* 1 + x g(x), where g is the polynomial through (e^x - 1) / x at the Chebyshev nodes of
+ * [-1/2, 1/2], 7 of them in f32 and 13 in f64. */
 static T bounded_exponential(T x)
 {
     static const T coef[] = {

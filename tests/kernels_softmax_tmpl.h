@@ -24,7 +24,8 @@ static struct kc_array *some_values(struct kc *kc, size_t keys, size_t cols)
     return kc_user(kc, "v", keys, cols, (ptrdiff_t)(cols + kc_between(kc, 0, cols)));
 }
 
-/* The maximum of zeros is either of them; that of scores with a NaN, whose sums are NaN, anything. */
+/* The maximum of zeros is either of them; that of scores with a NaN, whose sums are NaN, is
+ * anything. */
 static void settle_max(const T *got, T *want, T den)
 {
     if (den != den || (*got == 0 && *want == 0))
@@ -41,9 +42,11 @@ static void fill_bounded(struct kc *kc, struct kc_array *x, enum kc_data kind)
 
     kc_fill(kc, x, kind);
     if (kind == KC_UNIT) /* of the whole range, without gaps */
-        for (size_t i = 0; i < x->cols; i++)
-            GOT(x)
-            [i] = BOUNDED_MOST * (T)(2 * ((double)i + fabs(kc_unit(kc))) / (double)x->cols - 1);
+        for (size_t i = 0; i < x->cols; i++) {
+            double at = ((double)i + fabs(kc_unit(kc))) / (double)x->cols;
+
+            GOT(x)[i] = BOUNDED_MOST * (T)(2 * at - 1);
+        }
     for (size_t i = 0; i < x->cols; i++)
         if (R_FABS((REAL)GOT(x)[i]) > BOUNDED_MOST && kind != KC_SPECIAL)
             GOT(x)[i] = edges[i % (sizeof edges / sizeof *edges)];
