@@ -228,16 +228,23 @@ static size_t seen(size_t keys, ptrdiff_t diag, size_t t)
     return past < keys ? past : keys;
 }
 
+static T score(size_t width, const T *k, ptrdiff_t ldk, const T *q, ptrdiff_t ldq)
+{
+    T x = 0;
+
+    for (size_t c = 0; c < width; c++)
+        x = FMA(q[c * (size_t)ldq], k[c * (size_t)ldk], x);
+    return x;
+}
+
 static void model_scores(size_t keys, size_t queries, size_t width, const T *kt, ptrdiff_t ldk,
                          const T *qt, ptrdiff_t ldq, size_t terms, const T *coef, T *w,
                          ptrdiff_t ldw, ptrdiff_t diag)
 {
     for (size_t t = 0; t < queries; t++)
         for (size_t i = 0; i < seen(keys, diag, t); i++) {
-            T x = 0;
+            T x = score(width, kt + i, ldk, qt + t, ldq);
 
-            for (size_t c = 0; c < width; c++)
-                x = FMA(qt[c * (size_t)ldq + t], kt[c * (size_t)ldk + i], x);
             w[i * (size_t)ldw + t] = horner(terms, coef, x);
         }
 }
@@ -289,13 +296,8 @@ static void model_decode_state(size_t rows, size_t cols, size_t features, const 
 static void model_decode_scores(size_t keys, size_t width, const T *kt, ptrdiff_t ldk, const T *q,
                                 size_t terms, const T *coef, T *w)
 {
-    for (size_t i = 0; i < keys; i++) {
-        T x = 0;
-
-        for (size_t c = 0; c < width; c++)
-            x = FMA(q[c], kt[c * (size_t)ldk + i], x);
-        w[i] = horner(terms, coef, x);
-    }
+    for (size_t i = 0; i < keys; i++)
+        w[i] = horner(terms, coef, score(width, kt + i, ldk, q, 1));
 }
 
 static void model_decode_window(size_t width, size_t keys, const T *w, const T *v, ptrdiff_t ldv,
@@ -314,26 +316,160 @@ static void model_decode_window(size_t width, size_t keys, const T *w, const T *
     }
 }
 
-/* The contract leaves the blocking of the running maximum open: the plainest, key by key. Its
- * bits are compared with nothing. */
-static void model_softmax(size_t keys, size_t d, const T *kt, ptrdiff_t ldk, const T *q,
-                          size_t width, const T *v, ptrdiff_t ldv, T *max, T *sum, T *acc,
-                          T *scratch)
+/* 1 + x g(x), where g is the polynomial through (e^x - 1) / x at the Chebyshev nodes of
+ * [-1/2, 1/2], 7 of them in f32 and 13 in f64. */
+static T bounded_exponential(T x)
 {
-    (void)scratch;
-    for (size_t i = 0; i < keys; i++) {
-        T x = 0, keep, term;
+    static const T coef[] = {
+#if TEST_F64
+        1,
+        1,
+        0x1.0000000000000p-1,
+        0x1.5555555555555p-3,
+        0x1.55555555555e5p-5,
+        0x1.1111111111137p-7,
+        0x1.6c16c16bf2c5dp-10,
+        0x1.a01a01a006d2ap-13,
+        0x1.a01a021b73430p-16,
+        0x1.71de3a972f8cap-19,
+        0x1.27e42df3ab7bcp-22,
+        0x1.ae637b5a397c8p-26,
+        0x1.2036290a2a4e6p-29,
+        0x1.6282cd6876bd7p-33,
+#else
+        1,
+        1,
+        0x1.000002p-1F,
+        0x1.555556p-3F,
+        0x1.55527ap-5F,
+        0x1.110fccp-7F,
+        0x1.6ef178p-10F,
+        0x1.a2a31ep-13F,
+#endif
+    };
 
-        for (size_t c = 0; c < d; c++)
-            x = FMA(q[c], kt[c * (size_t)ldk + i], x);
-        keep = x > *max ? EXP(*max - x) : 1;
-        if (x > *max)
-            *max = x;
-        term = EXP(x - *max);
-        *sum = FMA(*sum, keep, term);
-        for (size_t c = 0; c < width; c++)
-            acc[c] = FMA(acc[c], keep, v[i * (size_t)ldv + c] * term);
+    return horner(sizeof coef / sizeof *coef, coef, x);
+}
+
+/* SLEEF's: its functions for all instruction sets have the same bits, but for this on x86 without
+ * FMA, where only the scalar kernels run and call the same. */
+static T exponential(T x)
+{
+#if (defined(__x86_64__) || defined(__i386__)) && defined(__GNUC__)
+    if (!__builtin_cpu_supports("fma"))
+        return EXP_PLAIN(x);
+#endif
+    return EXP_FMA(x);
+}
+
+static void model_exp_bounded(size_t n, const T *x, T *y)
+{
+    for (size_t i = 0; i < n; i++)
+        y[i] = bounded_exponential(x[i]);
+}
+
+static void model_softmax_scores(size_t keys, size_t queries, size_t width, const T *kt,
+                                 ptrdiff_t ldk, const T *qt, ptrdiff_t ldq, T *w, ptrdiff_t ldw,
+                                 ptrdiff_t diag, int bounded)
+{
+    for (size_t t = 0; t < queries; t++)
+        for (size_t i = 0; i < seen(keys, diag, t); i++) {
+            T x = score(width, kt + i, ldk, qt + t, ldq);
+
+            w[i * (size_t)ldw + t] = bounded ? bounded_exponential(x) : x;
+        }
+}
+
+static int model_softmax_weights(size_t keys, size_t queries, T *w, ptrdiff_t ldw, ptrdiff_t diag,
+                                 int first, T *max, T *den, T *shrink)
+{
+    int differs = 0;
+
+    for (size_t t = 0; t < queries; t++) {
+        size_t n = seen(keys, diag, t);
+        T top = first ? w[t] : max[t], sum = 0;
+
+        for (size_t i = 0; i < n; i++)
+            if (w[i * (size_t)ldw + t] > top)
+                top = w[i * (size_t)ldw + t];
+        if (!first) {
+            shrink[t] = exponential(max[t] - top);
+            differs |= shrink[t] != 1;
+            sum = den[t] * shrink[t];
+        }
+        for (size_t i = 0; i < n; i++) {
+            T *x = &w[i * (size_t)ldw + t];
+
+            *x = exponential(*x - top);
+            sum = sum + *x;
+        }
+        max[t] = top;
+        den[t] = sum;
     }
+    return differs;
+}
+
+static void model_softmax_values(size_t rows, size_t cols, size_t keys, ptrdiff_t diag, const T *w,
+                                 ptrdiff_t ldw, const T *v, ptrdiff_t ldv, T *acc, ptrdiff_t lda,
+                                 int first, const T *shrink)
+{
+    for (size_t t = 0; t < rows; t++)
+        for (size_t c = 0; c < cols; c++) {
+            T *sum = &acc[t * (size_t)lda + c], s = first ? 0 : *sum;
+
+            if (!first && shrink != NULL)
+                s = s * shrink[t];
+            for (size_t i = 0; i < seen(keys, diag, t); i++)
+                s = FMA(w[i * (size_t)ldw + t], v[i * (size_t)ldv + c], s);
+            *sum = s;
+        }
+}
+
+static void model_softmax_row(size_t keys, size_t d, const T *kt, ptrdiff_t ldk, const T *q,
+                              int bounded, size_t cols, const T *v, ptrdiff_t ldv, int first,
+                              T *max, T *den, T *acc, T *w)
+{
+    ptrdiff_t all = (ptrdiff_t)keys;
+    T shrink = 1;
+
+    model_softmax_scores(keys, 1, d, kt, ldk, q, 1, w, 1, all, bounded);
+    if (bounded)
+        model_window_ones(keys, 1, w, 1, all, den, first);
+    else
+        model_softmax_weights(keys, 1, w, 1, all, first, max, den, &shrink);
+    model_softmax_values(1, cols, keys, all, w, 1, v, ldv, acc, 0, first, &shrink);
+}
+
+static void model_softmax_decode(size_t keys, size_t d, const T *k, ptrdiff_t stride, int l2,
+                                 const T *q, int bounded, size_t cols, const T *v, ptrdiff_t ldv,
+                                 int first, T *max, T *den, T *acc, T *scratch)
+{
+    T *w = scratch, *kt = scratch + TSA_TILE_TOKENS;
+
+    for (size_t i = 0; i < keys; i += TSA_TILE_TOKENS) {
+        size_t n = keys - i < TSA_TILE_TOKENS ? keys - i : TSA_TILE_TOKENS;
+
+        model_pack_t(n, d, k + (ptrdiff_t)i * stride, stride, l2, 1, kt, TSA_TILE_TOKENS);
+        model_softmax_row(n, d, kt, TSA_TILE_TOKENS, q, bounded, cols, v + (ptrdiff_t)i * ldv, ldv,
+                          first && i == 0, max, den, acc, w);
+    }
+}
+
+static void model_softmax_combine(size_t cols, int bounded, T max2, T den2, const T *acc2, T *max,
+                                  T *den, T *acc)
+{
+    T r1 = 1, r2 = 1;
+
+    if (!bounded) {
+        T top = *max > max2 ? *max : max2;
+
+        r1 = exponential(*max - top);
+        r2 = exponential(max2 - top);
+        *max = top;
+    }
+    *den = FMA(den2, r2, *den * r1);
+    for (size_t c = 0; c < cols; c++)
+        acc[c] = FMA(acc2[c], r2, acc[c] * r1);
 }
 
 static void model_divide(size_t width, const T *acc, T sum, T *dst)

@@ -8,6 +8,7 @@
 #include "kernels_features_tmpl.h"
 #include "kernels_state_tmpl.h"
 #include "kernels_window_tmpl.h"
+#include "kernels_softmax_tmpl.h"
 
 static void run(int i, const char *name, void (*test)(struct kc *kc, const struct KERNELS *table))
 {

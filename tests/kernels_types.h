@@ -6,6 +6,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#ifndef FP_FAST_FMA
+#define FP_FAST_FMA /* makes sleef.h declare EXP_FMA */
+#endif
+#include <sleef.h>
+
 #include "kcheck.h"
 
 #if TEST_F64
@@ -23,7 +28,8 @@
 #define FMA(a, b, c) fma(a, b, c)
 #define FABS fabs
 #define SQRT sqrt
-#define EXP exp
+#define EXP_FMA Sleef_finz_expd1_u10purecfma
+#define EXP_PLAIN Sleef_expd1_u10purec
 #define ILOGB ilogb
 #define SCALBN scalbn
 #define R_FABS fabsl
@@ -46,7 +52,8 @@
 #define FMA(a, b, c) fmaf(a, b, c)
 #define FABS fabsf
 #define SQRT sqrtf
-#define EXP expf
+#define EXP_FMA Sleef_finz_expf1_u10purecfma
+#define EXP_PLAIN Sleef_expf1_u10purec
 #define ILOGB ilogbf
 #define SCALBN scalbnf
 #define R_FABS fabs

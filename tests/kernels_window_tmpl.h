@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Tests of the kernels of the open window, and of softmax. Keys that a query does not see, and
- * padding, hold NaN or infinity. */
+/* Tests of the kernels of the open window. Keys that a query does not see, and padding, hold NaN or
+ * infinity. */
 
 /* Score x of key i and query t and p(x), with running bounds of their errors. */
 static REAL score_ref(size_t width, const T *k, size_t ldk, const T *q, size_t ldq, size_t terms,
@@ -321,108 +321,4 @@ static void test_decode_window(struct kc *kc, const struct KERNELS *table)
                 one_decode_window(kc, table, width, keys);
     for (size_t i = kc_rounds(kc, 400); i-- > 0;)
         one_decode_window(kc, table, kc_between(kc, 1, 300), kc_between(kc, 0, 100));
-}
-
-/* Another table whose exponential has the same bits, or NULL. */
-static const struct KERNELS *same_exp(const struct tsa_isa *isa)
-{
-    for (int i = 0; i < kc_isa_count(); i++)
-        if (kc_isa(i) != isa && strcmp(kc_isa(i)->exp, isa->exp) == 0)
-            return TABLE(kc_isa(i));
-    return NULL;
-}
-
-/* Keys come in up to three calls that share (max, sum, acc). Against the sums of exp(x_i - X), X
- * the largest score, after the kernel's are scaled to X. */
-static void one_softmax(struct kc *kc, const struct KERNELS *table, size_t keys, size_t d,
-                        size_t width, double size)
-{
-    const struct KERNELS *other = same_exp(kc->isa);
-    size_t ldk = SOME_LD(kc, keys), ldv = some_line_ld(kc, width), cut[4] = {0};
-    struct kc_array *kt, *q, *v, *acc, *run, *scratch;
-    REAL top = -INFINITY, worst = 0, sum = 0, shift;
-
-    cut[1] = TSA_ROW_PAD * kc_between(kc, 0, keys / TSA_ROW_PAD);
-    cut[2] = cut[1] + TSA_ROW_PAD * kc_between(kc, 0, (keys - cut[1]) / TSA_ROW_PAD);
-    cut[3] = keys;
-    kc_case(kc, "keys %zu (cut at %zu, %zu) d %zu width %zu scores of size %g", keys, cut[1],
-            cut[2], d, width, size);
-    kt = kc_scratch(kc, "kt", d, keys, ldk);
-    q = kc_user(kc, "q", 1, d, 0);
-    v = kc_scratch(kc, "v", keys, width, ldv);
-    acc = kc_scratch(kc, "acc", 1, width, tsa_round_up(width, LINE));
-    run = kc_user(kc, "max, sum", 1, 2, 0);
-    scratch = kc_scratch(kc, "scratch", 1, keys, ROW16(keys));
-    kc_free(acc, width, tsa_round_up(width, LINE));
-    kc_free(scratch, 0, ROW16(keys));
-    kc_fill(kc, kt, KC_UNIT);
-    kc_fill(kc, q, KC_UNIT);
-    kc_fill(kc, v, kc_chance(kc, 80) ? KC_NORMAL : KC_ALTERNATING);
-    for (size_t c = 0; c < d; c++)
-        GOT(q)[c] *= (T)(size / sqrt((double)d));
-    for (size_t c = 0; c < width; c++)
-        GOT(acc)[c] = 0;
-    GOT(run)[0] = (T)-INFINITY;
-    GOT(run)[1] = 0;
-    kc_freeze(kc);
-    for (int s = 0; s < 3; s++)
-        for (SIDES) {
-            const struct KERNELS *k = side == 0 || other == NULL ? table : other;
-
-            k->softmax(cut[s + 1] - cut[s], d, P(kt) + cut[s], (ptrdiff_t)ldk, P(q), width,
-                       P(v) + cut[s] * ldv, (ptrdiff_t)ldv, P(run), P(run) + 1, P(acc), P(scratch));
-        }
-    kc_finish(kc);
-    if (keys == 0)
-        return;
-    for (size_t i = 0; i < keys; i++) {
-        REAL x = 0;
-
-        for (size_t c = 0; c < d; c++)
-            x += (REAL)GOT(q)[c] * GOT(kt)[c * ldk + i];
-        top = x > top ? x : top;
-    }
-    shift = R_EXP(GOT(run)[0] - top);
-    for (size_t c = 0; c <= width; c++) { /* the sum is the last column */
-        REAL ref = 0, error = 0, scaled;
-
-        for (size_t i = 0; i < keys; i++) {
-            REAL x = 0, all = 0, term, value = c < width ? GOT(v)[i * ldv + c] : 1;
-
-            for (size_t j = 0; j < d; j++) {
-                x += (REAL)GOT(q)[j] * GOT(kt)[j * ldk + i];
-                all += R_FABS((REAL)GOT(q)[j] * GOT(kt)[j * ldk + i]);
-            }
-            term = R_EXP(x - top) * value;
-            ref += term;
-            /* of the score; of the differences to maxima, at most all apart; of the
-             * exponentials, 1 ulp each, and of the sums: one of each per key */
-            all = chain_error(d, all) + 4 * U * (R_FABS(x) + R_FABS(top));
-            worst = all > worst ? all : worst;
-            error += R_FABS(term);
-        }
-        sum = c == width ? ref : sum;
-        error = error * (2 * worst + (4 * (REAL)keys + 16) * U) +
-                (REAL)keys * R_EXP((REAL)-80) * (1 + R_FABS(ref)) * !TEST_F64 +
-                (REAL)keys * R_EXP((REAL)-700) * (1 + R_FABS(ref)) * TEST_F64;
-        scaled = (c < width ? GOT(acc)[c] : GOT(run)[1]) * shift;
-        if (!(R_FABS(scaled - ref) <= error * SLACK))
-            kc_fail(kc, "%s %zu: %.17g, the reference is %.17g: off by %.3g, allowed %.3g",
-                    c < width ? "acc" : "sum", c, (double)scaled, (double)ref,
-                    (double)R_FABS(scaled - ref), (double)error);
-    }
-}
-
-static void test_softmax(struct kc *kc, const struct KERNELS *table)
-{
-    static const double sizes[] = {0, 1, 8, 100, 1000}; /* exp of the last overflows */
-
-    for (size_t keys = 0; keys <= 2 * TSA_MAX_LANES + 1; keys++)
-        for (size_t width = 1; width <= 2 * TSA_MAX_LANES + 1; width += 3)
-            if (kc_keep(kc))
-                one_softmax(kc, table, keys, kc_between(kc, 1, 9), width,
-                            sizes[kc_between(kc, 0, 4)]);
-    for (size_t i = kc_rounds(kc, 80); i-- > 0;)
-        one_softmax(kc, table, kc_between(kc, 1, 200), kc_between(kc, 1, 20), kc_between(kc, 1, 60),
-                    sizes[kc_between(kc, 0, 4)]);
 }
