@@ -138,7 +138,7 @@ static bool prepare_stage(struct contender *c, struct stage *s, size_t tokens)
 struct contender *contender_create(size_t i, const struct bench_problem *problem,
                                    const struct bench_unit *unit)
 {
-    if (i >= contender_count() || !kinds[i].backend->start() ||
+    if (i >= contender_count() || problem->op != BENCH_PREFILL || !kinds[i].backend->start() ||
         (problem->kv_heads && problem->kv_heads != problem->heads))
         return NULL;
     struct contender *c = calloc(1, sizeof *c);

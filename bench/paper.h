@@ -51,7 +51,7 @@ struct paper_table {
 
 /* Columns of a table of the same experiment against another one. */
 struct paper_plot {
-    char name[32], title[120], x_label[64], y_label[64];
+    char name[32], title[120], y_label[64];
     bool log_x, log_y;
     size_t table, x, count;
     size_t y[PAPER_SERIES];
@@ -188,7 +188,7 @@ paper_function paper_beyond;                                 /* paper_beyond.c *
 
 /* -- speed against others (paper_race.c) ------------------------------------------------------ */
 
-#define PAPER_RACERS 12
+#define PAPER_RACERS 20
 
 /* What is timed in turn: the library's operators and contenders, each verified before. */
 struct paper_race {

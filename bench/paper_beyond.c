@@ -138,7 +138,8 @@ static bool measure_energy(const struct paper_run *run, struct paper_experiment 
 {
     static const char *const heads[] = {"problem", "joules a pass", "uJ a token"};
     static const char *const problems[] = {"prefill:n8192:d16:dv64:t3", "softmax:n8192:d16:dv64"};
-    struct paper_table *t = paper_table(e, "energy", "Energy of all packages, one thread", heads, 3);
+    struct paper_table *t =
+        paper_table(e, "energy", "Energy of all packages, one thread", heads, 3);
     double joules[2];
     for (size_t i = 0; i < 2; i++) {
         struct paper_race race = {.run = run};
@@ -159,13 +160,13 @@ static bool measure_energy(const struct paper_run *run, struct paper_experiment 
 
 bool paper_beyond(const struct paper_run *run, struct paper_experiment *e)
 {
-    static const char *const heads[] = {"problem", "bits",        "threads", "ms",
-                                        "median",  "us per token", "error",
-                                        "speedup over f32, one thread"};
-    static const char *const full[] = {"prefill:n8192:d16:dv64:t3", "prefill:h8:n2048:d16:dv64:t3",
-                                       "softmax:n8192:d16:dv64", "decode:n65536:d16:dv64:t3",
-                                       "decode:h32:n65536:d16:dv64:t3",
-                                       "softmax-decode:n65536:d16:dv64"};
+    static const char *const heads[] = {
+        "problem", "bits",         "threads", "ms",
+        "median",  "us per token", "error",   "speedup over f32, one thread"};
+    static const char *const full[] = {
+        "prefill:n8192:d16:dv64:t3",     "prefill:h8:n2048:d16:dv64:t3",
+        "softmax:n8192:d16:dv64",        "decode:n65536:d16:dv64:t3",
+        "decode:h32:n65536:d16:dv64:t3", "softmax-decode:n65536:d16:dv64"};
     static const char *const quick[] = {"prefill:n256:d16:dv64:t3", "decode:n256:d16:dv64:t3"};
     const char *const *problems = run->quick ? quick : full;
     const size_t count = run->quick ? sizeof quick / sizeof *quick : sizeof full / sizeof *full;
@@ -173,10 +174,11 @@ bool paper_beyond(const struct paper_run *run, struct paper_experiment *e)
     struct energy energy;
     struct paper_table *t = paper_table(e, "", "Threads and arithmetic", heads, 8);
 
-    snprintf(e->setting, sizeof e->setting,
-             "d = 16, dv = 64, n = 3, a = 2, default chunk; problems as `tsa bench` writes them (h: "
-             "heads, n: tokens). f32 and f64, one thread and two, in turn by the wall clock; error "
-             "against plain loops in f64.");
+    snprintf(
+        e->setting, sizeof e->setting,
+        "d = 16, dv = 64, n = 3, a = 2, default chunk; problems as `tsa bench` writes them (h: "
+        "heads, n: tokens). f32 and f64, one thread and two, in turn by the wall clock; error "
+        "against plain loops in f64.");
     for (size_t i = 0; i < count; i++) {
         double ratios[3] = {NAN, NAN, NAN};
         char name[120];

@@ -96,8 +96,8 @@ bool paper_lossless(const struct paper_run *run, struct paper_experiment *e)
         for (size_t s = 0; s < PAPER_SEEDS; s++)
             of_one[s] = found[s][0][i];
         const struct paper_spread spread = paper_spread_of(of_one, PAPER_SEEDS);
-        const double row[] = {(double)i + 1,  symmetric,      full,           spread.first,
-                              spread.low,     spread.high,    found[0][1][i], found[0][2][i]};
+        const double row[] = {(double)i + 1, symmetric,   full,           spread.first,
+                              spread.low,    spread.high, found[0][1][i], found[0][2][i]};
         paper_row(t, row, 8);
         char name[80];
         snprintf(name, sizeof name, "state elements, n = %zu", i + 1);
@@ -249,10 +249,7 @@ static bool additive_case(const struct paper_run *run, const struct paper_draw *
 
 bool paper_additive(const struct paper_run *run, struct paper_experiment *e)
 {
-    static const char *const heads[] = {"n",
-                                        "state",
-                                        "outputs",
-                                        "state, compensated",
+    static const char *const heads[] = {"n", "state", "outputs", "state, compensated",
                                         "outputs, compensated"};
     enum { TERMS = 4 };
     double of_draws[4][PAPER_SEEDS], ratio[2] = {0, 0}, row[5] = {0};
@@ -393,9 +390,9 @@ static bool rescan_case(const struct paper_run *run, size_t n, uint64_t seed, do
 
 bool paper_rescan(const struct paper_run *run, struct paper_experiment *e)
 {
-    static const char *const heads[] = {"N",           "recurrence, ms", "median", "growth",
-                                        "rescan, ms",  "median",         "growth", "ratio",
-                                        "difference"};
+    static const char *const heads[] = {"N",      "recurrence, ms", "median",
+                                        "growth", "rescan, ms",     "median",
+                                        "growth", "ratio",          "difference"};
     static const size_t series[] = {1, 4};
     const size_t most = run->quick ? 256 : 4096;
     double found[PAPER_SEEDS], times[2][16], sizes[16], before[2] = {NAN, NAN};
@@ -430,8 +427,8 @@ bool paper_rescan(const struct paper_run *run, struct paper_experiment *e)
         for (int i = 0; i < 2; i++)
             times[i][count] = before[i] = stats[i].min;
     }
-    struct paper_plot *p = paper_plot(e, "time", "Token by token: recurrence and rescanning", 0, 0,
-                                      series, 2);
+    struct paper_plot *p =
+        paper_plot(e, "time", "Token by token: recurrence and rescanning", 0, 0, series, 2);
     p->log_x = p->log_y = true;
     snprintf(p->y_label, sizeof p->y_label, "ms");
     const struct paper_spread spread = paper_spread_of(found, PAPER_SEEDS);

@@ -92,7 +92,8 @@ static void order_figures(const struct paper_run *run, struct paper_experiment *
     double ratios[PAPER_SEEDS];
     char why[240];
     paper_equal(e, "elements per head, n = 3", 9945, 9945, (double)tsa_state_elements(D, DV, 3));
-    const double state = (double)tsa_state_elements(D, DV, 4) / (double)tsa_state_elements(D, DV, 3);
+    const double state =
+        (double)tsa_state_elements(D, DV, 4) / (double)tsa_state_elements(D, DV, 3);
     paper_equal(e, "state of n = 4 over that of n = 3, one digit", 6.3, 6.3,
                 round(10 * state) / 10);
     if (run->quick) {
@@ -137,11 +138,12 @@ bool paper_order(const struct paper_run *run, struct paper_experiment *e)
     double seconds[MOST_TERMS], rounding[MOST_TERMS], softmax;
     struct paper_table *t = paper_table(e, "", "Truncation order", heads, 13);
 
-    snprintf(e->setting, sizeof e->setting,
-             "N = %zu, d = %d, dv = %d, a = 2, unit rows, normal values, one thread. Errors against "
-             "causal softmax in f64: least and largest of 20 draws; beside them the states in f32. "
-             "Times: tsa_prefill in f32 with the default chunk and tsa_softmax, in turn.",
-             n, D, DV);
+    snprintf(
+        e->setting, sizeof e->setting,
+        "N = %zu, d = %d, dv = %d, a = 2, unit rows, normal values, one thread. Errors against "
+        "causal softmax in f64: least and largest of 20 draws; beside them the states in f32. "
+        "Times: tsa_prefill in f32 with the default chunk and tsa_softmax, in turn.",
+        n, D, DV);
     paper_progress(run, "errors of 1 to %d terms over %d draws", MOST_TERMS, PAPER_SEEDS);
     for (size_t s = 0; s < PAPER_SEEDS; s++) {
         double of_terms[MOST_TERMS], of_max[MOST_TERMS];
@@ -160,20 +162,19 @@ bool paper_order(const struct paper_run *run, struct paper_experiment *e)
         double f32 = NAN;
         if (!(run->quick && i >= 4) && !order_error_f32(run, n, i + 1, &f32))
             return false;
-        const double row[] = {
-            (double)i + 1,
-            elements,
-            spread.first,
-            spread.low,
-            spread.high,
-            largest[i][0],
-            f32,
-            seconds[i] * 1e3,
-            rounding[i],
-            softmax / seconds[i],
-            i ? errors[i - 1][0] / errors[i][0] : NAN,
-            i ? elements / (double)tsa_state_elements(D, DV, i) : NAN,
-            i ? seconds[i] / seconds[i - 1] : NAN};
+        const double row[] = {(double)i + 1,
+                              elements,
+                              spread.first,
+                              spread.low,
+                              spread.high,
+                              largest[i][0],
+                              f32,
+                              seconds[i] * 1e3,
+                              rounding[i],
+                              softmax / seconds[i],
+                              i ? errors[i - 1][0] / errors[i][0] : NAN,
+                              i ? elements / (double)tsa_state_elements(D, DV, i) : NAN,
+                              i ? seconds[i] / seconds[i - 1] : NAN};
         paper_row(t, row, 13);
     }
     struct paper_plot *p = paper_plot(e, "error", "Error against softmax", 0, 0, error_series, 2);
@@ -222,17 +223,9 @@ static bool short_at(const struct paper_run *run, struct paper_table *t, size_t 
 
 bool paper_short(const struct paper_run *run, struct paper_experiment *e)
 {
-    static const char *const heads[] = {"N",
-                                        "direct, us",
-                                        "median",
-                                        "error",
-                                        "default chunk",
-                                        "folding, us",
-                                        "median",
-                                        "error",
-                                        "tsa_softmax, us",
-                                        "error",
-                                        "direct / folding"};
+    static const char *const heads[] = {
+        "N",      "direct, us", "median",          "error", "default chunk",   "folding, us",
+        "median", "error",      "tsa_softmax, us", "error", "direct / folding"};
     static const size_t sizes[] = {64, 128, 256, 384, 512, 768, 1024, 2048}, series[] = {1, 5, 8};
     struct paper_table *t = paper_table(e, "", "Prefill of one short sequence", heads, 11);
     double before = NAN, size_before = NAN, even = NAN;
@@ -245,8 +238,8 @@ bool paper_short(const struct paper_run *run, struct paper_experiment *e)
         if (!short_at(run, t, sizes[i], &ratio))
             return false;
         if (before < 1 && ratio >= 1 && isnan(even)) /* between two lengths, in log N */
-            even = size_before * pow((double)sizes[i] / size_before,
-                                     log(1 / before) / log(ratio / before));
+            even = size_before *
+                   pow((double)sizes[i] / size_before, log(1 / before) / log(ratio / before));
         before = ratio;
         size_before = (double)sizes[i];
     }
@@ -254,7 +247,8 @@ bool paper_short(const struct paper_run *run, struct paper_experiment *e)
     p->log_x = p->log_y = true;
     snprintf(p->y_label, sizeof p->y_label, "us");
     if (isfinite(even))
-        paper_ours(e, "break-even N of the direct form", even, "below it the direct form is faster");
+        paper_ours(e, "break-even N of the direct form", even,
+                   "below it the direct form is faster");
     else
         paper_ours(e, "break-even N of the direct form", NAN, "not met between the lengths timed");
     return true;

@@ -51,7 +51,7 @@ static void write_script(FILE *file, const struct paper_table *t, const struct p
                   "set terminal svg size 760,440 dynamic background rgb 'white'\n"
                   "set grid\nset key outside right noenhanced\n");
     set(file, "title", p->title);
-    set(file, "xlabel", p->x_label);
+    set(file, "xlabel", t->heads[p->x]);
     set(file, "ylabel", p->y_label);
     if (p->log_x)
         fprintf(file, "set logscale x 2\n");

@@ -64,8 +64,8 @@ static double binomial_of_degree(size_t m)
 
 static bool ranks(const struct paper_run *run, struct paper_experiment *e)
 {
-    static const char *const heads[] = {"m", "d^m", "binom(d+m-1,m)", "rank", "last s/s1",
-                                        "next s/s1"};
+    static const char *const heads[] = {"m",    "d^m",       "binom(d+m-1,m)",
+                                        "rank", "last s/s1", "next s/s1"};
     const size_t keys = run->quick ? 400 : 2000;
     struct paper_table *t = paper_table(e, "", "Rank of the span of the key tensors", heads, 6);
     struct paper_draw draw;

@@ -220,7 +220,8 @@ static void md_figures(FILE *file, const struct paper_experiment *e)
     char a[CMD_NUMBER_TEXT], b[CMD_NUMBER_TEXT], range[80];
     if (e->figure_count == 0)
         return;
-    fprintf(file, "| figure | paper | ours | draws | verdict |\n| --- | ---: | ---: | --- | --- |\n");
+    fprintf(file,
+            "| figure | paper | ours | draws | verdict |\n| --- | ---: | ---: | --- | --- |\n");
     for (size_t i = 0; i < e->figure_count; i++) {
         const struct paper_figure *f = &e->figures[i];
         fprintf(file, "| ");
@@ -290,8 +291,9 @@ static bool write_md(const char *out, const char *machine, const char *plots,
     if (!output_open(&output, path))
         return false;
     tally_text(tally, text, sizeof text);
-    fprintf(output.stream, "# The paper's experiments on this machine\n\n%s\n\n**%s** %s\n\n```\n%s"
-                           "```\n\n",
+    fprintf(output.stream,
+            "# The paper's experiments on this machine\n\n%s\n\n**%s** %s\n\n```\n%s"
+            "```\n\n",
             introduction, text, plots, machine);
     for (size_t i = 0; i < count; i++)
         md_experiment(output.stream, &experiments[i]);
@@ -483,10 +485,10 @@ static json_t *report_json(const struct paper_run *run, const char *machine,
             json_array_append_new(figures, figure_json(&e->figures[j]));
         for (size_t j = 0; j < e->table_count; j++)
             json_array_append_new(tables, table_json(e, &e->tables[j]));
-        json_array_append_new(list, json_pack("{s:i, s:s, s:s, s:s, s:s, s:o, s:o}", "number",
-                                              e->number, "id", e->id, "title", e->title, "setting",
-                                              e->setting, "note", e->note, "figures", figures,
-                                              "tables", tables));
+        json_array_append_new(list,
+                              json_pack("{s:i, s:s, s:s, s:s, s:s, s:o, s:o}", "number", e->number,
+                                        "id", e->id, "title", e->title, "setting", e->setting,
+                                        "note", e->note, "figures", figures, "tables", tables));
     }
     return json_pack("{s:s, s:i, s:s, s:b, s:s, s:i, s:I, s:I, s:I, s:I, s:{s:I, s:I}, s:o}",
                      "version", tsa_version(), "arithmetic", tsa_arithmetic(), "isa",
@@ -564,8 +566,9 @@ int paper_report(const struct paper_run *run, struct paper_experiment *experimen
     if (!good)
         paper_no_memory();
     good = good && draw_plots(run->out, experiments, count, &drawn);
-    const char *plots = drawn ? "" : "Plots are missing: gnuplot was not found or failed; it draws "
-                                     "the .gp files in this folder.";
+    const char *plots = drawn ? ""
+                              : "Plots are missing: gnuplot was not found or failed; it draws "
+                                "the .gp files in this folder.";
     for (size_t i = 0; good && i < count; i++)
         for (size_t j = 0; good && j < experiments[i].table_count; j++)
             good = write_csv(run->out, &experiments[i], &experiments[i].tables[j]);

@@ -79,7 +79,6 @@ struct paper_plot *paper_plot(struct paper_experiment *e, const char *name, cons
         abort();
     snprintf(p->name, sizeof p->name, "%s", name);
     snprintf(p->title, sizeof p->title, "%s", title);
-    snprintf(p->x_label, sizeof p->x_label, "%s", e->tables[table].heads[x]);
     p->table = table;
     p->x = x;
     p->count = count;

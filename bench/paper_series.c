@@ -65,8 +65,7 @@ static bool converge_draw(const struct paper_run *run, struct convergence *c, si
         if (c->unit) {
             /* and a little for rounding, which dominates at no number of terms */
             const double bound = error_bound(model.terms, 1 / c->a, largest_value) + 1e-13;
-            c->bound_ratio =
-                fmax(c->bound_ratio, paper_max_difference(o, exact, N * DV) / bound);
+            c->bound_ratio = fmax(c->bound_ratio, paper_max_difference(o, exact, N * DV) / bound);
         }
     }
     paper_draw_destroy(&draw);
@@ -106,9 +105,9 @@ static void converge_figures(struct paper_experiment *e, const struct convergenc
 
 bool paper_converge(const struct paper_run *run, struct paper_experiment *e)
 {
-    static const char *const heads[] = {"n",          "(i) relative error", "least", "largest",
-                                        "(ii) a = 0.5", "least",            "largest",
-                                        "(iii) unit sphere, a = 2", "least", "largest"};
+    static const char *const heads[] = {
+        "n",       "(i) relative error",       "least", "largest", "(ii) a = 0.5", "least",
+        "largest", "(iii) unit sphere, a = 2", "least", "largest"};
     static const size_t series[] = {1, 4, 7};
     static struct convergence cases[CASES];
     struct paper_table *t = paper_table(
@@ -157,9 +156,8 @@ static bool negative_shares(uint64_t seed, double *all, double *causal)
         size_t negative = 0, negative_causal = 0;
         for (size_t t = 0; t < SIGNED_N; t++) {
             for (size_t i = 0; i < SIGNED_N; i++) {
-                const double x =
-                    paper_dot(draw.q + t * SIGNED_D, draw.k + i * SIGNED_D, SIGNED_D) /
-                    sqrt(SIGNED_D);
+                const double x = paper_dot(draw.q + t * SIGNED_D, draw.k + i * SIGNED_D, SIGNED_D) /
+                                 sqrt(SIGNED_D);
                 const bool is_negative = paper_series(n + 1, x) < 0;
                 negative += is_negative;
                 negative_causal += is_negative && i <= t;
@@ -192,8 +190,8 @@ static void negative_axis(struct paper_experiment *e)
 
 bool paper_signed(const struct paper_run *run, struct paper_experiment *e)
 {
-    static const char *const heads[] = {"n",       "negative, %", "least", "largest",
-                                        "causal pairs, %", "least", "largest"};
+    static const char *const heads[] = {
+        "n", "negative, %", "least", "largest", "causal pairs, %", "least", "largest"};
     static const double paper[] = {NAN, 13.7, 0, 5.2, 0, NAN};
     double all[PAPER_SEEDS][SIGNED_TERMS], causal[PAPER_SEEDS][SIGNED_TERMS];
     struct paper_table *t =

@@ -29,8 +29,7 @@ static void rounded(struct paper_experiment *e, const char *name, double paper, 
 
 static void state_table(struct paper_experiment *e)
 {
-    static const char *const heads[] = {"d",     "n = 1", "n = 2", "n = 3",
-                                        "n = 4", "n = 5", "n = 6"};
+    static const char *const heads[] = {"d", "n = 1", "n = 2", "n = 3", "n = 4", "n = 5", "n = 6"};
     static const size_t dims[] = {4, 8, 16, 32, 64, 128}, series[] = {1, 2, 3, 4, 5, 6};
     struct paper_table *t = paper_table(e, "", "State of one head, MiB at bf16", heads, 7);
     for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {

@@ -56,7 +56,8 @@ static bool prefill_at(const struct paper_run *run, struct paper_table *t, struc
     }
     const bool done = paper_race_run(&race);
     if (done) {
-        const struct paper_racer *a = paper_find(&race, "softmax"), *b = paper_find(&race, "states");
+        const struct paper_racer *a = paper_find(&race, "softmax"),
+                                 *b = paper_find(&race, "states");
         const double wide = seconds_of(paper_find(&race, "chunk 256"));
         const double row[] = {(double)n,
                               seconds_of(a) * MS,
@@ -106,7 +107,8 @@ static struct paper_table *prefill_table(struct paper_experiment *e)
 static void prefill_plot(struct paper_experiment *e)
 {
     static const size_t series[] = {1, 4, 6, 9, 10};
-    struct paper_plot *p = paper_plot(e, "time", "Prefill of one head, one thread", 0, 0, series, 5);
+    struct paper_plot *p =
+        paper_plot(e, "time", "Prefill of one head, one thread", 0, 0, series, 5);
     p->log_x = p->log_y = true;
     snprintf(p->y_label, sizeof p->y_label, "ms");
 }
@@ -123,10 +125,11 @@ static double crossover(const double *n, const double *a, const double *b, size_
 static void explain_speed(char *why, size_t size, double softmax, double states)
 {
     const double paper_softmax = 32.7e-3 * pow(4, 2.28), paper_states = paper_softmax / 20.8;
-    snprintf(why, size,
-             "at N = 8,192 softmax is %.0f times as fast here as in the paper (its 32.7 ms at 2,048 "
-             "continued by its exponent), the states %.0f times",
-             paper_softmax / softmax, paper_states / states);
+    snprintf(
+        why, size,
+        "at N = 8,192 softmax is %.0f times as fast here as in the paper (its 32.7 ms at 2,048 "
+        "continued by its exponent), the states %.0f times",
+        paper_softmax / softmax, paper_states / states);
 }
 
 bool paper_prefill(const struct paper_run *run, struct paper_experiment *e)
@@ -162,8 +165,8 @@ bool paper_prefill(const struct paper_run *run, struct paper_experiment *e)
                    paper_fit(c.n, c.paper_chunk, fitted, NULL));
     paper_speed(e, "crossover N of the fitted lines (tsa_softmax)", 728,
                 crossover(c.n, c.softmax, c.states, fitted), why);
-    paper_speed(e, "crossover N, chunk 256", 728,
-                crossover(c.n, c.softmax, c.paper_chunk, fitted), why);
+    paper_speed(e, "crossover N, chunk 256", 728, crossover(c.n, c.softmax, c.paper_chunk, fitted),
+                why);
     paper_speed(e, "speedup at N = 8,192 over tsa_softmax", 20.8,
                 c.softmax[fitted - 1] / c.states[fitted - 1], why);
     paper_speed(e, "speedup at N = 8,192 over tsa_softmax, chunk 256", 20.8,
@@ -195,7 +198,8 @@ static bool longer_at(const struct paper_run *run, struct paper_table *t, struct
         states->passes = n / piece;
     const bool done = paper_race_run(&race);
     if (done) {
-        const struct paper_racer *a = paper_find(&race, "softmax"), *b = paper_find(&race, "states");
+        const struct paper_racer *a = paper_find(&race, "softmax"),
+                                 *b = paper_find(&race, "states");
         const size_t i = c->count++;
         const double whole = b->seconds * (double)b->passes;
         c->n[i] = (double)n;
@@ -221,16 +225,9 @@ static bool longer_at(const struct paper_run *run, struct paper_table *t, struct
 
 bool paper_longer(const struct paper_run *run, struct paper_experiment *e)
 {
-    static const char *const heads[] = {"N",
-                                        "softmax, ms",
-                                        "error",
-                                        "over N^2 from the first",
-                                        "other softmax, ms",
-                                        "which",
-                                        "states, ms",
-                                        "error",
-                                        "over N from the first",
-                                        "softmax / states"};
+    static const char *const heads[] = {
+        "N",     "softmax, ms", "error", "over N^2 from the first", "other softmax, ms",
+        "which", "states, ms",  "error", "over N from the first",   "softmax / states"};
     static const size_t series[] = {1, 6};
     const size_t first = run->quick ? 256 : 8192, last_softmax = run->quick ? 1024 : 65536;
     const size_t last = run->quick ? 4096 : 1048576;
@@ -247,8 +244,10 @@ bool paper_longer(const struct paper_run *run, struct paper_experiment *e)
     for (size_t n = first; n <= last; n *= 2) {
         const bool softmax = n <= last_softmax && next <= LONGEST_SECONDS;
         if (n <= last_softmax && !softmax)
-            paper_add_note(e, "softmax at N = %zu was left out: one repetition would take about "
-                              "%.0f s. ", n, next);
+            paper_add_note(e,
+                           "softmax at N = %zu was left out: one repetition would take about "
+                           "%.0f s. ",
+                           n, next);
         if (!longer_at(run, t, &c, n, last_softmax, softmax))
             return false;
         if (softmax) {
@@ -257,8 +256,8 @@ bool paper_longer(const struct paper_run *run, struct paper_experiment *e)
         }
         next = 4 * (softmax ? c.softmax[c.count - 1] : next);
     }
-    struct paper_plot *p = paper_plot(e, "time", "Prefill, measured where the paper extrapolates", 0,
-                                      0, series, 2);
+    struct paper_plot *p =
+        paper_plot(e, "time", "Prefill, measured where the paper extrapolates", 0, 0, series, 2);
     p->log_x = p->log_y = true;
     snprintf(p->y_label, sizeof p->y_label, "ms");
     if (run->quick) {
@@ -296,7 +295,8 @@ static bool decode_at(const struct paper_run *run, struct paper_table *t, struct
     paper_enter_contenders(&race, paper_enter(&race, "states", problem, TSA_F32, 1));
     const bool done = paper_race_run(&race);
     if (done) {
-        const struct paper_racer *a = paper_find(&race, "softmax"), *b = paper_find(&race, "states");
+        const struct paper_racer *a = paper_find(&race, "softmax"),
+                                 *b = paper_find(&race, "states");
         const size_t i = c->count++;
         c->n[i] = (double)n;
         c->softmax[i] = seconds_of(a);
@@ -352,22 +352,15 @@ static void decode_figures(struct paper_experiment *e, const struct course *c, s
 
 bool paper_decode(const struct paper_run *run, struct paper_experiment *e)
 {
-    static const char *const heads[] = {"context",
-                                        "softmax, us",
-                                        "median",
-                                        "error",
-                                        "other softmax, us",
-                                        "which",
-                                        "states, us",
-                                        "median",
-                                        "error",
-                                        "step without fold",
-                                        "softmax / states"};
+    static const char *const heads[] = {
+        "context",         "softmax, us", "median", "error", "other softmax, us",
+        "which",           "states, us",  "median", "error", "step without fold",
+        "softmax / states"};
     static const size_t series[] = {1, 4, 6};
     const size_t first = run->quick ? 256 : 1024, most = run->quick ? 1024 : 65536;
     struct course c = {.count = 0};
-    struct paper_table *t = paper_table(e, "", "Decoding one token of one head, one thread", heads,
-                                        11);
+    struct paper_table *t =
+        paper_table(e, "", "Decoding one token of one head, one thread", heads, 11);
 
     snprintf(e->setting, sizeof e->setting,
              "f32, d = 16, dv = 64, n = 3, a = 2, one head, one thread, contexts of %zu to %zu "

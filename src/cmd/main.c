@@ -33,8 +33,8 @@ static const struct {
     const char *word, *name;
     int (*run)(int argc, char **argv);
 } commands[] = {
-    {"attend", "tsa attend", cmd_attend}, {"bench", "tsa bench", tsa_bench_main},
-    {"demo", "tsa demo", cmd_demo},       {"info", "tsa info", cmd_info},
+    {"attend", "tsa attend", cmd_attend},   {"bench", "tsa bench", tsa_bench_main},
+    {"demo", "tsa demo", cmd_demo},         {"info", "tsa info", cmd_info},
     {"paper", "tsa paper", tsa_paper_main}, {"size", "tsa size", cmd_size},
 };
 
@@ -59,7 +59,8 @@ static int dispatch(int argc, char **argv)
     }
     if (strcmp(word, "state") == 0)
         return cmd_usage("state: not in this version");
-    return cmd_usage("'%s' found; wanted a command: attend, bench, demo, info, paper or size", word);
+    return cmd_usage("'%s' found; wanted a command: attend, bench, demo, info, paper or size",
+                     word);
 }
 
 int main(int argc, char **argv)
