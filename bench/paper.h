@@ -102,7 +102,7 @@ void paper_rounding(struct paper_experiment *e, const char *name, double paper,
 /* It depends on the draw: the paper's lies within ours. */
 void paper_drawn(struct paper_experiment *e, const char *name, double paper,
                  const struct paper_spread *ours, const char *why);
-/* It depends on the draw: the median within what the paper has. */
+/* It depends on the draw: ours meet the range that the paper has. */
 void paper_within(struct paper_experiment *e, const char *name, double low, double high,
                   const struct paper_spread *ours);
 /* Something that the paper says: true in most of the draws, `holds` of them. */
@@ -156,7 +156,10 @@ double paper_dot(const double *a, const double *b, size_t width);
 bool paper_explicit(const struct paper_model *model, const struct paper_draw *draw, double chain,
                     double *o, double *bound);
 double paper_max_difference(const double *a, const double *b, size_t count);
+/* Two measures of error: the Frobenius norm of the difference over that of `exact`, and the largest
+ * difference over the largest of `exact`. */
 double paper_relative_l2(const double *o, const double *exact, size_t count);
+double paper_relative_max(const double *o, const double *exact, size_t count);
 /* The paper's states in plain loops: rows of binom(d+m-1, m) monomials times sqrt(multiplicity),
  * m < terms, one after another. */
 void paper_features(const double *x, size_t d, size_t terms, double *out);

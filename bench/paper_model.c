@@ -242,6 +242,14 @@ double paper_relative_l2(const double *o, const double *exact, size_t count)
     return sqrt(error / size);
 }
 
+double paper_relative_max(const double *o, const double *exact, size_t count)
+{
+    double size = 0;
+    for (size_t i = 0; i < count; i++)
+        size = fmax(size, fabs(exact[i]));
+    return paper_max_difference(o, exact, count) / size;
+}
+
 void paper_features(const double *x, size_t d, size_t terms, double *out)
 {
     size_t tuple[TSA_MAX_TERMS];

@@ -8,11 +8,17 @@
 
 #include "paper.h"
 
-enum { D = 16, DV = 64, MOST_TERMS = 6 };
+enum { D = 16, DV = 64, MOST_TERMS = 6, FROBENIUS = 0, LARGEST = 1, MEASURES = 2 };
 
-/* Relative errors against softmax, of all terms for one draw. */
-static bool order_errors(const struct paper_run *run, size_t n, uint64_t seed, double *errors,
-                         double *largest)
+static const char *const measure_name[MEASURES] = {"Frobenius", "largest"};
+
+/* Against softmax in f64, by number of terms and draw. */
+struct order_errors {
+    double of[MEASURES][MOST_TERMS][PAPER_SEEDS];
+};
+
+static bool order_errors(const struct paper_run *run, size_t n, size_t seed,
+                         struct order_errors *errors)
 {
     struct paper_draw draw;
     double *exact = malloc(n * DV * sizeof *exact), *o = malloc(n * DV * sizeof *o);
@@ -21,14 +27,14 @@ static bool order_errors(const struct paper_run *run, size_t n, uint64_t seed, d
         paper_no_memory();
     /* the direct form: the same polynomial, without a fold */
     struct paper_model model = {1, n, 2, TSA_F64, run->isa};
-    done = done && paper_draw_create(&draw, n, D, DV, seed, true);
+    done = done && paper_draw_create(&draw, n, D, DV, seed + 1, true);
     if (!done)
         goto out;
     done = paper_softmax(&model, &draw, exact);
     for (; done && model.terms <= MOST_TERMS; model.terms++) {
         done = paper_states(&model, &draw, o);
-        errors[model.terms - 1] = paper_relative_l2(o, exact, n * DV);
-        largest[model.terms - 1] = paper_max_difference(o, exact, n * DV);
+        errors->of[FROBENIUS][model.terms - 1][seed] = paper_relative_l2(o, exact, n * DV);
+        errors->of[LARGEST][model.terms - 1][seed] = paper_relative_max(o, exact, n * DV);
     }
     paper_draw_destroy(&draw);
 out:
@@ -59,8 +65,11 @@ static bool order_error_f32(const struct paper_run *run, size_t n, size_t terms,
     return done;
 }
 
-static bool order_times(const struct paper_run *run, size_t n, double *seconds, double *rounding,
-                        double *softmax)
+struct order_times {
+    double seconds[MOST_TERMS], rounding[MOST_TERMS], flops[MOST_TERMS], softmax;
+};
+
+static bool order_times(const struct paper_run *run, size_t n, struct order_times *times)
 {
     struct paper_race race = {.run = run};
     const size_t most = run->quick ? 4 : MOST_TERMS;
@@ -77,113 +86,116 @@ static bool order_times(const struct paper_run *run, size_t n, double *seconds, 
     for (size_t i = 0; i < MOST_TERMS; i++) {
         snprintf(name, sizeof name, "n = %zu", i + 1);
         const struct paper_racer *r = done ? paper_find(&race, name) : NULL;
-        seconds[i] = r ? r->seconds : NAN;
-        rounding[i] = r ? r->error : NAN;
+        times->seconds[i] = r ? r->seconds : NAN;
+        times->rounding[i] = r ? r->error : NAN;
+        times->flops[i] = r ? bench_problem_flops(&r->op->problem, r->op->chunk) : NAN;
     }
-    *softmax = done ? race.racers[0].seconds : NAN;
+    times->softmax = done ? race.racers[0].seconds : NAN;
     paper_race_clear(&race);
     return done;
 }
 
-static void order_figures(const struct paper_run *run, struct paper_experiment *e, size_t n,
-                          double errors[MOST_TERMS][PAPER_SEEDS], const double *seconds,
-                          double softmax)
+static void error_figures(struct paper_experiment *e, const struct order_errors *errors)
 {
-    double ratios[PAPER_SEEDS];
+    char name[120];
+    for (int m = 0; m < MEASURES; m++) {
+        struct paper_spread spread = paper_spread_of(errors->of[m][2], PAPER_SEEDS);
+        snprintf(name, sizeof name, "relative error (%s), n = 3", measure_name[m]);
+        paper_drawn(e, name, 6.5e-4, &spread, NULL);
+        for (size_t i = 1; i + 1 < MOST_TERMS; i++) {
+            double ratios[PAPER_SEEDS];
+            for (size_t s = 0; s < PAPER_SEEDS; s++)
+                ratios[s] = errors->of[m][i][s] / errors->of[m][i + 1][s];
+            spread = paper_spread_of(ratios, PAPER_SEEDS);
+            snprintf(name, sizeof name, "error ratio (%s), n = %zu to %zu (paper: 10 to 18)",
+                     measure_name[m], i + 1, i + 2);
+            paper_within(e, name, 10, 18, &spread);
+        }
+    }
+}
+
+static void order_figures(const struct paper_run *run, struct paper_experiment *e,
+                          const struct order_errors *errors, const struct order_times *times)
+{
     char why[240];
-    paper_equal(e, "elements per head, n = 3", 9945, 9945, (double)tsa_state_elements(D, DV, 3));
-    const double state =
-        (double)tsa_state_elements(D, DV, 4) / (double)tsa_state_elements(D, DV, 3);
+    const double three = (double)tsa_state_elements(D, DV, 3);
+    const double four = (double)tsa_state_elements(D, DV, 4);
+    paper_equal(e, "elements per head, n = 3", 9945, 9945, three);
     paper_equal(e, "state of n = 4 over that of n = 3, one digit", 6.3, 6.3,
-                round(10 * state) / 10);
+                round(10 * four / three) / 10);
     if (run->quick) {
         paper_not_run(e, "errors at N = 2,048, and times", NAN, "not measured by --quick");
         return;
     }
-    struct paper_spread spread = paper_spread_of(errors[2], PAPER_SEEDS);
-    snprintf(why, sizeof why, "ours is the Frobenius norm of the difference over that of softmax");
-    paper_drawn(e, "relative error, n = 3", 6.5e-4, &spread, why);
-    for (size_t i = 1; i + 1 < MOST_TERMS; i++) {
-        char name[80];
-        for (size_t s = 0; s < PAPER_SEEDS; s++)
-            ratios[s] = errors[i][s] / errors[i + 1][s];
-        spread = paper_spread_of(ratios, PAPER_SEEDS);
-        snprintf(name, sizeof name, "error ratio, n = %zu to %zu (paper: 10 to 18)", i + 1, i + 2);
-        paper_within(e, name, 10, 18, &spread);
+    error_figures(e, errors);
+    snprintf(why, sizeof why, "the operations of a token grow by %.1f, window included",
+             times->flops[3] / times->flops[2]);
+    paper_speed(e, "time of n = 4 over that of n = 3", 14, times->seconds[3] / times->seconds[2],
+                why);
+    paper_speed(e, "tsa_softmax, ms", 32.7, times->softmax * 1e3,
+                "another machine and another program");
+}
+
+/* The line of i + 1 terms. */
+static bool order_row(const struct paper_run *run, struct paper_table *t, size_t n, size_t i,
+                      const struct order_errors *errors, const struct order_times *times)
+{
+    const double elements = (double)tsa_state_elements(D, DV, i + 1);
+    double f32 = NAN, row[14] = {(double)i + 1, elements};
+    if (!(run->quick && i >= 4) && !order_error_f32(run, n, i + 1, &f32))
+        return false;
+    for (size_t m = 0; m < MEASURES; m++) {
+        const struct paper_spread spread = paper_spread_of(errors->of[m][i], PAPER_SEEDS);
+        row[2 + 3 * m] = spread.first;
+        row[3 + 3 * m] = spread.low;
+        row[4 + 3 * m] = spread.high;
     }
-    snprintf(why, sizeof why, "softmax at N = %zu takes %.3g ms here, 32.7 in the paper", n,
-             softmax * 1e3);
-    paper_speed(e, "time of n = 4 over that of n = 3", 14, seconds[3] / seconds[2], why);
-    paper_speed(e, "tsa_softmax, ms", 32.7, softmax * 1e3, "another machine and another program");
+    row[8] = f32;
+    row[9] = times->seconds[i] * 1e3;
+    row[10] = times->rounding[i];
+    row[11] = times->softmax / times->seconds[i];
+    row[12] = i ? errors->of[FROBENIUS][i - 1][0] / errors->of[FROBENIUS][i][0] : NAN;
+    row[13] = i ? times->seconds[i] / times->seconds[i - 1] : NAN;
+    paper_row(t, row, 14);
+    return true;
 }
 
 bool paper_order(const struct paper_run *run, struct paper_experiment *e)
 {
-    static const char *const heads[] = {"n",
-                                        "elements",
-                                        "relative error, f64",
-                                        "least",
-                                        "largest",
-                                        "max error, f64",
-                                        "relative error, f32 states",
-                                        "ms",
-                                        "rounding error",
-                                        "over tsa_softmax",
-                                        "error ratio",
-                                        "state ratio",
-                                        "time ratio"};
-    static const size_t error_series[] = {2, 6}, time_series[] = {7};
-    static double errors[MOST_TERMS][PAPER_SEEDS], largest[MOST_TERMS][PAPER_SEEDS];
+    static const char *const heads[] = {
+        "n",           "elements",       "relative error (Frobenius), f64",
+        "least",       "largest",        "relative error (largest), f64",
+        "least",       "largest",        "relative error (Frobenius), f32 states",
+        "ms",          "rounding error", "tsa_softmax / states",
+        "error ratio", "time ratio"};
+    static const size_t error_series[] = {2, 5, 8}, time_series[] = {9};
+    static struct order_errors errors;
     const size_t n = run->quick ? 256 : 2048;
-    double seconds[MOST_TERMS], rounding[MOST_TERMS], softmax;
-    struct paper_table *t = paper_table(e, "", "Truncation order", heads, 13);
+    struct order_times times;
+    struct paper_table *t = paper_table(e, "", "Truncation order", heads, 14);
 
-    snprintf(
-        e->setting, sizeof e->setting,
-        "N = %zu, d = %d, dv = %d, a = 2, unit rows, normal values, one thread. Errors against "
-        "causal softmax in f64: least and largest of 20 draws; beside them the states in f32. "
-        "Times: tsa_prefill in f32 with the default chunk and tsa_softmax, in turn.",
-        n, D, DV);
+    snprintf(e->setting, sizeof e->setting,
+             "N = %zu, d = %d, dv = %d, a = 2, unit rows, normal values, one thread. Errors "
+             "against causal softmax in f64, least and largest of 20 draws, by two measures as in "
+             "experiment 10; beside them the states in f32. Times: tsa_prefill in f32 with the "
+             "default chunk and tsa_softmax, in turn.",
+             n, D, DV);
     paper_progress(run, "errors of 1 to %d terms over %d draws", MOST_TERMS, PAPER_SEEDS);
-    for (size_t s = 0; s < PAPER_SEEDS; s++) {
-        double of_terms[MOST_TERMS], of_max[MOST_TERMS];
-        if (!order_errors(run, n, s + 1, of_terms, of_max))
+    for (size_t s = 0; s < PAPER_SEEDS; s++)
+        if (!order_errors(run, n, s, &errors))
             return false;
-        for (size_t i = 0; i < MOST_TERMS; i++) {
-            errors[i][s] = of_terms[i];
-            largest[i][s] = of_max[i];
-        }
-    }
-    if (!order_times(run, n, seconds, rounding, &softmax))
+    if (!order_times(run, n, &times))
         return false;
-    for (size_t i = 0; i < MOST_TERMS; i++) {
-        const struct paper_spread spread = paper_spread_of(errors[i], PAPER_SEEDS);
-        const double elements = (double)tsa_state_elements(D, DV, i + 1);
-        double f32 = NAN;
-        if (!(run->quick && i >= 4) && !order_error_f32(run, n, i + 1, &f32))
+    for (size_t i = 0; i < MOST_TERMS; i++)
+        if (!order_row(run, t, n, i, &errors, &times))
             return false;
-        const double row[] = {(double)i + 1,
-                              elements,
-                              spread.first,
-                              spread.low,
-                              spread.high,
-                              largest[i][0],
-                              f32,
-                              seconds[i] * 1e3,
-                              rounding[i],
-                              softmax / seconds[i],
-                              i ? errors[i - 1][0] / errors[i][0] : NAN,
-                              i ? elements / (double)tsa_state_elements(D, DV, i) : NAN,
-                              i ? seconds[i] / seconds[i - 1] : NAN};
-        paper_row(t, row, 13);
-    }
-    struct paper_plot *p = paper_plot(e, "error", "Error against softmax", 0, 0, error_series, 2);
+    struct paper_plot *p = paper_plot(e, "error", "Error against softmax", 0, 0, error_series, 3);
     p->log_y = true;
     snprintf(p->y_label, sizeof p->y_label, "relative error");
     p = paper_plot(e, "time", "Prefill, one head, one thread", 0, 0, time_series, 1);
     p->log_y = true;
     snprintf(p->y_label, sizeof p->y_label, "ms");
-    order_figures(run, e, n, errors, seconds, softmax);
+    order_figures(run, e, &errors, &times);
     return true;
 }
 

@@ -192,17 +192,17 @@ void paper_drawn(struct paper_experiment *e, const char *name, double paper,
 void paper_within(struct paper_experiment *e, const char *name, double low, double high,
                   const struct paper_spread *ours)
 {
-    const bool inside = ours->median >= low && ours->median <= high;
-    struct paper_figure *f = figure(e, name, NAN, ours->first, inside);
+    const bool meets = ours->high >= low && ours->low <= high;
+    struct paper_figure *f = figure(e, name, NAN, ours->first, meets);
     spread_into(f, ours);
-    explain(f, "the median %.3g is %s %g to %g", ours->median, inside ? "within" : "outside", low,
-            high);
+    explain(f, "%d draws %s %g to %g", PAPER_SEEDS, meets ? "meet" : "all lie outside", low, high);
 }
 
 void paper_claim(struct paper_experiment *e, const char *name, size_t holds)
 {
     struct paper_figure *f = figure(e, name, NAN, (double)holds, 2 * holds > PAPER_SEEDS);
-    explain(f, "true in %zu of %d draws", holds, PAPER_SEEDS);
+    explain(f, "true in %zu of %d draws%s", holds, PAPER_SEEDS,
+            f->verdict == PAPER_REPRODUCED || holds == 0 ? "" : ": possible, not typical");
 }
 
 void paper_exponent(struct paper_experiment *e, const char *name, double paper, double theory,

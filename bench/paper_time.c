@@ -127,8 +127,8 @@ static void explain_speed(char *why, size_t size, double softmax, double states)
     const double paper_softmax = 32.7e-3 * pow(4, 2.28), paper_states = paper_softmax / 20.8;
     snprintf(
         why, size,
-        "at N = 8,192 softmax is %.0f times as fast here as in the paper (its 32.7 ms at 2,048 "
-        "continued by its exponent), the states %.0f times",
+        "at N = 8,192 softmax is %.1f times as fast here as in the paper (its 32.7 ms at 2,048 "
+        "continued by its exponent), the states %.1f times",
         paper_softmax / softmax, paper_states / states);
 }
 
