@@ -49,12 +49,12 @@ static void write_script(FILE *file, const struct paper_table *t, const struct p
     const char *before = "plot ";
     fprintf(file, "# gnuplot NAME.gp > NAME.svg\n"
                   "set terminal svg size 760,440 dynamic background rgb 'white'\n"
-                  "set grid\nset key outside right noenhanced\n");
+                  "set grid\nset key below noenhanced\n");
     set(file, "title", p->title);
     set(file, "xlabel", t->heads[p->x]);
     set(file, "ylabel", p->y_label);
     if (p->log_x)
-        fprintf(file, "set logscale x 2\n");
+        fprintf(file, "set logscale x 2\nset xtics rotate by -35\n");
     if (p->log_y)
         fprintf(file, "set logscale y\nset format y '%%g'\n");
     fprintf(file, "$data << END\n");

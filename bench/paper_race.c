@@ -120,8 +120,7 @@ static double contender_error(struct paper_racer *r)
         return bench_row_error(in, p, 0, 0, p->n - 1, p->n, in->o.data);
     for (size_t t = 0; t < p->n; t += p->n / 11 + 1) {
         const double e = bench_row_error(in, p, 0, 0, t, t + 1, bench_at(&in->o, 0, 0, t).data);
-        if (!(e <= worst))
-            worst = e;
+        worst = paper_worse(worst, e);
     }
     return worst;
 }

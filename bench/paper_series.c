@@ -65,7 +65,8 @@ static bool converge_draw(const struct paper_run *run, struct convergence *c, si
         if (c->unit) {
             /* and a little for rounding, which dominates at no number of terms */
             const double bound = error_bound(model.terms, 1 / c->a, largest_value) + 1e-13;
-            c->bound_ratio = fmax(c->bound_ratio, paper_max_difference(o, exact, N * DV) / bound);
+            c->bound_ratio =
+                paper_worse(c->bound_ratio, paper_max_difference(o, exact, N * DV) / bound);
         }
     }
     paper_draw_destroy(&draw);
