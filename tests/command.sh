@@ -530,7 +530,7 @@ if command -v gnuplot >/dev/null 2>&1; then
     check 'plots in the page' test "$(grep -c '<svg' paper/paper.html)" = "$plots"
     check 'ids are unique' test -z "$(grep -o "id=['\"][^'\"]*" paper/paper.html | sort | uniq -d)"
 fi
-PATH=/nonexistent works paper --quick --only 11 --out plain
+check 'a run without gnuplot' env PATH=/nonexistent "$TSA" paper --quick --only 11 --out plain
 check 'without gnuplot the page says so' grep -q 'gnuplot was not found' plain/paper.html
 check 'and has the tables' grep -q '<td>-6</td>' plain/paper.html
 check 'but no plots' test -z "$(grep -l '<svg' plain/*.html)"
