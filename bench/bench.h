@@ -217,7 +217,7 @@ size_t bench_op_report(const struct bench_problem *problem, const struct bench_o
 /* -- contenders (contender.c, contender_*.c) ------------------------------------------------- */
 
 struct contender;
-/* The i-th contender for this problem: NULL past the end, or when it cannot be made. */
+/* The i-th contender for this shape: NULL past the end, or when it cannot be made. */
 struct contender *contender_create(size_t i, const struct bench_problem *problem,
                                    const struct bench_unit *unit);
 size_t contender_count(void);

@@ -4,13 +4,10 @@
 TSA_BENCH_SOURCES = bench/bench.h bench/contender.h bench/contender_tmpl.h bench/kernels_tmpl.h \
 	bench/peak_tmpl.h bench/unit.h bench/bench.c bench/contender.c bench/contender_openblas.c \
 	bench/contender_xsmm.c bench/grid.c bench/inputs.c bench/kernels.c bench/machine.c \
-	bench/op.c bench/op_report.c bench/paper.h bench/paper.c bench/paper_beyond.c \
-	bench/paper_facts.c bench/paper_model.c bench/paper_order.c bench/paper_plot.c \
-	bench/paper_race.c bench/paper_rank.c bench/paper_report.c bench/paper_result.c \
-	bench/paper_series.c bench/paper_size.c bench/paper_time.c bench/problem.c bench/region.c \
-	bench/report.c bench/scaling.c bench/timing.c
+	bench/op.c bench/op_report.c bench/problem.c bench/region.c bench/report.c bench/scaling.c \
+	bench/timing.c
 EXTRA_DIST += bench/README bench/plot bench/peak_avx512.c bench/peak_avx2.c bench/peak_neon.c
-TSA_DOCS += doc/bench.md doc/paper.md
+TSA_DOCS += doc/bench.md
 
 TSA_BENCH_LIBS = libbench_scalar.la
 noinst_LTLIBRARIES += libbench_scalar.la
@@ -40,3 +37,10 @@ libbench_neon_la_SOURCES = bench/peak_neon.c
 libbench_neon_la_CPPFLAGS = $(AM_CPPFLAGS) -DTSA_BENCH_FLAGS='"$(TSA_NEON_CFLAGS) $(CFLAGS)"'
 libbench_neon_la_CFLAGS = $(AM_CFLAGS) $(TSA_NEON_CFLAGS)
 endif
+
+# The experiments of the paper, `tsa paper`.
+TSA_BENCH_SOURCES += bench/paper.h bench/paper.c bench/paper_beyond.c bench/paper_facts.c \
+	bench/paper_model.c bench/paper_order.c bench/paper_plot.c bench/paper_race.c \
+	bench/paper_rank.c bench/paper_report.c bench/paper_result.c bench/paper_series.c \
+	bench/paper_size.c bench/paper_time.c
+TSA_DOCS += doc/paper.md

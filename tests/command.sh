@@ -496,6 +496,30 @@ for key in prefill decode tokens_per_s us_per_token state_bytes kv_cache_bytes; 
     check "demo has $key" grep -q "\"$key\":" ../out
 done
 
+# Tensors of a trained network, with outputs computed elsewhere in f64.
+if [ -r "$TSA_DATA_DIR/story_q.npy" ]; then
+    story() {
+        truth=$TSA_DATA_DIR/$1 tolerance=$2; shift 2
+        works attend -q "$TSA_DATA_DIR/story_q.npy" -k "$TSA_DATA_DIR/story_k.npy" \
+            -v "$TSA_DATA_DIR/story_v.npy" -o story.npy "$@"
+        check "story $*" "$NPY_TOOL" compare story.npy "$truth" "$tolerance"
+        cat ../said
+    }
+    raw='--normalize none --temperature 2.8284271247461903'
+    for chunk in 1 16 64 512; do
+        story story_o_unit_n3_a2_f64.npy 1e-12 --dtype f64 --chunk $chunk
+        story story_o_unit_n3_a2_f64.npy 2e-6 --chunk $chunk
+        # shellcheck disable=SC2086
+        story story_o_raw_n3_asqrt8_f64.npy 1e-12 --dtype f64 --chunk $chunk $raw
+    done
+    # Raw scores reach -255, where the weights of three terms are large: more is lost in f32.
+    # shellcheck disable=SC2086
+    story story_o_raw_n3_asqrt8_f64.npy 2e-5 $raw
+    story story_o_unit_n3_a2_f64.npy 2e-6
+else
+    echo "no story files in $TSA_DATA_DIR: not compared"
+fi
+
 # The paper's experiments, the quick form: exact facts hold, whatever the instruction set, and the
 # files are there.
 for list in 0 14 1,,2 1, x ''; do
@@ -540,30 +564,6 @@ for file in 01-lossless.csv 02-additive.csv 11-signed.csv; do
 done
 prints '^13  short' paper --list
 rm -rf paper plain scalar a b
-
-# Tensors of a trained network, with outputs computed elsewhere in f64.
-if [ -r "$TSA_DATA_DIR/story_q.npy" ]; then
-    story() {
-        truth=$TSA_DATA_DIR/$1 tolerance=$2; shift 2
-        works attend -q "$TSA_DATA_DIR/story_q.npy" -k "$TSA_DATA_DIR/story_k.npy" \
-            -v "$TSA_DATA_DIR/story_v.npy" -o story.npy "$@"
-        check "story $*" "$NPY_TOOL" compare story.npy "$truth" "$tolerance"
-        cat ../said
-    }
-    raw='--normalize none --temperature 2.8284271247461903'
-    for chunk in 1 16 64 512; do
-        story story_o_unit_n3_a2_f64.npy 1e-12 --dtype f64 --chunk $chunk
-        story story_o_unit_n3_a2_f64.npy 2e-6 --chunk $chunk
-        # shellcheck disable=SC2086
-        story story_o_raw_n3_asqrt8_f64.npy 1e-12 --dtype f64 --chunk $chunk $raw
-    done
-    # Raw scores reach -255, where the weights of three terms are large: more is lost in f32.
-    # shellcheck disable=SC2086
-    story story_o_raw_n3_asqrt8_f64.npy 2e-5 $raw
-    story story_o_unit_n3_a2_f64.npy 2e-6
-else
-    echo "no story files in $TSA_DATA_DIR: not compared"
-fi
 
 echo "command: $good passed, $bad failed"
 [ $bad -eq 0 ]
