@@ -21,8 +21,35 @@ static double seconds_of(const struct paper_racer *r)
 struct course {
     double n[MOST_SIZES], softmax[MOST_SIZES], states[MOST_SIZES], paper_chunk[MOST_SIZES];
     double best_softmax[MOST_SIZES]; /* of ours and of contenders */
+    char best_name[48];              /* whose the last of these is */
     size_t count;
 };
+
+/* The next length; NaN for what was not timed. */
+static void course_add(struct course *c, size_t n, const struct paper_race *race, double passes)
+{
+    const struct paper_racer *softmax = paper_find(race, "softmax");
+    const struct paper_racer *peer = paper_fastest(race, "softmax: ");
+    const size_t i = c->count++;
+    c->n[i] = (double)n;
+    c->softmax[i] = c->best_softmax[i] = seconds_of(softmax);
+    c->states[i] = seconds_of(paper_find(race, "states")) * passes;
+    c->paper_chunk[i] = seconds_of(paper_find(race, "chunk 256"));
+    if (!softmax)
+        return;
+    snprintf(c->best_name, sizeof c->best_name, "tsa_softmax");
+    if (peer && peer->seconds < softmax->seconds) {
+        c->best_softmax[i] = peer->seconds;
+        snprintf(c->best_name, sizeof c->best_name, "%s", strchr(peer->name, ' ') + 1);
+    }
+}
+
+/* Whether a contender's softmax is faster than ours at a length, and the name of a figure about it. */
+static bool beaten(const struct course *c, size_t i, const char *what, char *name, size_t size)
+{
+    snprintf(name, size, "%s over the fastest softmax built in (%s)", what, c->best_name);
+    return c->best_softmax[i] < c->softmax[i];
+}
 
 /* The time and the name of the fastest contender in two columns. */
 static void name_peer(struct paper_table *t, size_t column, const struct paper_race *race,
@@ -59,6 +86,7 @@ static bool prefill_at(const struct paper_run *run, struct paper_table *t, struc
         const struct paper_racer *a = paper_find(&race, "softmax"),
                                  *b = paper_find(&race, "states");
         const double wide = seconds_of(paper_find(&race, "chunk 256"));
+        course_add(course, n, &race, 1);
         const double row[] = {(double)n,
                               seconds_of(a) * MS,
                               a ? a->median * MS : NAN,
@@ -71,16 +99,11 @@ static bool prefill_at(const struct paper_run *run, struct paper_table *t, struc
                               wide * MS,
                               NAN,
                               NAN,
-                              seconds_of(a) / b->seconds};
-        paper_row(t, row, 13);
+                              seconds_of(a) / b->seconds,
+                              course->best_softmax[course->count - 1] / b->seconds};
+        paper_row(t, row, 14);
         name_peer(t, 4, &race, "softmax: ");
         name_peer(t, 10, &race, "states: ");
-        const double peer = seconds_of(paper_fastest(&race, "softmax: "));
-        course->n[course->count] = (double)n;
-        course->softmax[course->count] = seconds_of(a);
-        course->best_softmax[course->count] = fmin(seconds_of(a), peer);
-        course->states[course->count] = b->seconds;
-        course->paper_chunk[course->count++] = wide;
     }
     paper_race_clear(&race);
     return done;
@@ -100,8 +123,9 @@ static struct paper_table *prefill_table(struct paper_experiment *e)
                                         "states at chunk 256, ms",
                                         "other states, ms",
                                         "which",
-                                        "softmax / states"};
-    return paper_table(e, "", "Prefill of one head, one thread", heads, 13);
+                                        "softmax / states",
+                                        "fastest softmax / states"};
+    return paper_table(e, "", "Prefill of one head, one thread", heads, 14);
 }
 
 static void prefill_plot(struct paper_experiment *e)
@@ -137,7 +161,7 @@ bool paper_prefill(const struct paper_run *run, struct paper_experiment *e)
     const size_t full = run->quick ? 512 : 8192, most = run->quick ? 1024 : 65536;
     const size_t least = run->quick ? 128 : 512;
     struct course c = {.count = 0};
-    char why[240] = "";
+    char why[240] = "", name[120];
     size_t fitted = 0;
     struct paper_table *t = prefill_table(e);
 
@@ -171,9 +195,11 @@ bool paper_prefill(const struct paper_run *run, struct paper_experiment *e)
                 c.softmax[fitted - 1] / c.states[fitted - 1], why);
     paper_speed(e, "speedup at N = 8,192 over tsa_softmax, chunk 256", 20.8,
                 c.softmax[fitted - 1] / c.paper_chunk[fitted - 1], why);
-    if (c.best_softmax[fitted - 1] < c.softmax[fitted - 1])
-        paper_speed(e, "speedup at N = 8,192 over the fastest softmax built in", 20.8,
-                    c.best_softmax[fitted - 1] / c.states[fitted - 1], why);
+    explain_speed(why, sizeof why, c.best_softmax[fitted - 1], c.states[fitted - 1]);
+    if (beaten(&c, fitted - 1, "crossover N", name, sizeof name))
+        paper_speed(e, name, 728, crossover(c.n, c.best_softmax, c.states, fitted), why);
+    if (beaten(&c, fitted - 1, "speedup at N = 8,192", name, sizeof name))
+        paper_speed(e, name, 20.8, c.best_softmax[fitted - 1] / c.states[fitted - 1], why);
     return true;
 }
 
@@ -200,11 +226,9 @@ static bool longer_at(const struct paper_run *run, struct paper_table *t, struct
     if (done) {
         const struct paper_racer *a = paper_find(&race, "softmax"),
                                  *b = paper_find(&race, "states");
-        const size_t i = c->count++;
         const double whole = b->seconds * (double)b->passes;
-        c->n[i] = (double)n;
-        c->softmax[i] = seconds_of(a);
-        c->states[i] = whole;
+        course_add(c, n, &race, (double)b->passes);
+        const size_t i = c->count - 1;
         const double square = pow(c->n[i] / c->n[0], 2), line = c->n[i] / c->n[0];
         const double row[] = {(double)n,
                               seconds_of(a) * MS,
@@ -215,8 +239,9 @@ static bool longer_at(const struct paper_run *run, struct paper_table *t, struct
                               whole * MS,
                               b->error,
                               c->states[i] / (c->states[0] * line),
-                              c->softmax[i] / c->states[i]};
-        paper_row(t, row, 10);
+                              c->softmax[i] / c->states[i],
+                              c->best_softmax[i] / c->states[i]};
+        paper_row(t, row, 11);
         name_peer(t, 4, &race, "softmax: ");
     }
     paper_race_clear(&race);
@@ -232,8 +257,9 @@ bool paper_longer(const struct paper_run *run, struct paper_experiment *e)
     const size_t first = run->quick ? 256 : 8192, last_softmax = run->quick ? 1024 : 65536;
     const size_t last = run->quick ? 4096 : 1048576;
     struct course c = {.count = 0};
-    double next = 0, ratio = NAN, longest = 0;
-    struct paper_table *t = paper_table(e, "", "Beyond the paper's lengths, measured", heads, 10);
+    double next = 0, longest = 0;
+    size_t at = 0;
+    struct paper_table *t = paper_table(e, "", "Beyond the paper's lengths, measured", heads, 11);
 
     snprintf(e->setting, sizeof e->setting,
              "As experiment 5, measured where the paper extrapolates its lines: softmax to N = "
@@ -252,7 +278,7 @@ bool paper_longer(const struct paper_run *run, struct paper_experiment *e)
             return false;
         if (softmax) {
             longest = (double)n;
-            ratio = c.softmax[c.count - 1] / c.states[c.count - 1];
+            at = c.count - 1;
         }
         next = 4 * (softmax ? c.softmax[c.count - 1] : next);
     }
@@ -264,7 +290,7 @@ bool paper_longer(const struct paper_run *run, struct paper_experiment *e)
         paper_not_run(e, "exponents and speedup of long sequences", NAN, "not measured by --quick");
         return true;
     }
-    char name[120], why[200];
+    char name[120], what[40], why[200];
     const double predicted = 20.8 * pow(longest / 8192, 2.28 - 0.91);
     paper_exponent(e, "exponent of softmax from 8,192 on (tsa_softmax)", 2.28, 2,
                    paper_fit(c.n, c.softmax, c.count, NULL));
@@ -275,7 +301,10 @@ bool paper_longer(const struct paper_run *run, struct paper_experiment *e)
              "the paper's is its 20.8 at 8,192 continued by its exponents; from our own 8,192 "
              "with 2 and 1 it would be %.0f",
              c.softmax[0] / c.states[0] * longest / 8192);
-    paper_speed(e, name, predicted, ratio, why);
+    paper_speed(e, name, predicted, c.softmax[at] / c.states[at], why);
+    snprintf(what, sizeof what, "speedup at N = %.0f", longest);
+    if (beaten(&c, at, what, name, sizeof name))
+        paper_speed(e, name, predicted, c.best_softmax[at] / c.states[at], NULL);
     return true;
 }
 
@@ -297,11 +326,7 @@ static bool decode_at(const struct paper_run *run, struct paper_table *t, struct
     if (done) {
         const struct paper_racer *a = paper_find(&race, "softmax"),
                                  *b = paper_find(&race, "states");
-        const size_t i = c->count++;
-        c->n[i] = (double)n;
-        c->softmax[i] = seconds_of(a);
-        c->best_softmax[i] = fmin(seconds_of(a), seconds_of(paper_fastest(&race, "softmax: ")));
-        c->states[i] = b->seconds;
+        course_add(c, n, &race, 1);
         const double row[] = {(double)n,
                               seconds_of(a) * US,
                               a ? a->median * US : NAN,
@@ -312,8 +337,9 @@ static bool decode_at(const struct paper_run *run, struct paper_table *t, struct
                               b->median * US,
                               b->error,
                               b->op->step * US,
-                              seconds_of(a) / b->seconds};
-        paper_row(t, row, 11);
+                              seconds_of(a) / b->seconds,
+                              c->best_softmax[c->count - 1] / b->seconds};
+        paper_row(t, row, 12);
         name_peer(t, 4, &race, "softmax: ");
         t->cells[t->rows - 1][4].value *= US / MS;
     }
@@ -321,11 +347,20 @@ static bool decode_at(const struct paper_run *run, struct paper_table *t, struct
     return done;
 }
 
+static void explain_decode(char *why, size_t size, double softmax, double states)
+{
+    snprintf(why, size,
+             "at 65,536 softmax is %.1f times as fast here as in the paper (76.0 x 7.3 us), the "
+             "states %.1f times",
+             76.0 * 7.3e-6 / softmax, 7.3e-6 / states);
+}
+
 static void decode_figures(struct paper_experiment *e, const struct course *c, size_t fitted)
 {
     const double softmax = c->softmax[fitted - 1], states = c->states[fitted - 1];
+    const double best = c->best_softmax[fitted - 1];
     double least = HUGE_VAL, largest = 0, sum = 0;
-    char why[240];
+    char why[240], name[120];
     for (size_t i = 0; i < fitted; i++) {
         least = fmin(least, c->states[i]);
         largest = fmax(largest, c->states[i]);
@@ -337,14 +372,11 @@ static void decode_figures(struct paper_experiment *e, const struct course *c, s
     snprintf(why, sizeof why, "%.1f times as fast here; from %.3g to %.3g over the contexts",
              7.3e-6 / sum, least * US, largest * US);
     paper_speed(e, "one token by the states, us, mean over the contexts", 7.3, sum * US, why);
-    snprintf(why, sizeof why,
-             "at 65,536 softmax is %.1f times as fast here as in the paper (76.0 x 7.3 us), the "
-             "states %.1f times",
-             76.0 * 7.3e-6 / softmax, 7.3e-6 / states);
+    explain_decode(why, sizeof why, softmax, states);
     paper_speed(e, "speedup at 65,536 over tsa_softmax", 76.0, softmax / states, why);
-    if (c->best_softmax[fitted - 1] < softmax)
-        paper_speed(e, "speedup at 65,536 over the fastest softmax built in", 76.0,
-                    c->best_softmax[fitted - 1] / states, why);
+    explain_decode(why, sizeof why, best, states);
+    if (beaten(c, fitted - 1, "speedup at 65,536", name, sizeof name))
+        paper_speed(e, name, 76.0, best / states, why);
     if (c->count > fitted)
         paper_ours(e, "one token by the states after 1,048,576, us", c->states[c->count - 1] * US,
                    NULL);
@@ -360,7 +392,7 @@ bool paper_decode(const struct paper_run *run, struct paper_experiment *e)
     const size_t first = run->quick ? 256 : 1024, most = run->quick ? 1024 : 65536;
     struct course c = {.count = 0};
     struct paper_table *t =
-        paper_table(e, "", "Decoding one token of one head, one thread", heads, 11);
+        paper_table(e, "", "Decoding one token of one head, one thread", heads, 12);
 
     snprintf(e->setting, sizeof e->setting,
              "f32, d = 16, dv = 64, n = 3, a = 2, one head, one thread, contexts of %zu to %zu "
