@@ -207,6 +207,7 @@ struct paper_race {
         double seconds, median, error; /* of one pass, or of one token decoded */
     } racers[PAPER_RACERS];
     size_t count;
+    int repeats; /* 0: as the run */
     bool failed;
 };
 

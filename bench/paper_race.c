@@ -166,6 +166,8 @@ bool paper_race_run(struct paper_race *race)
     if (race->failed || !verify(race))
         return false;
     timing.cpu = true;
+    if (race->repeats)
+        timing.repeats = race->repeats;
     for (size_t i = 0; i < race->count; i++) {
         struct paper_racer *r = &race->racers[i];
         works[i] = (struct bench_work){.run = run_racer, .context = r};

@@ -47,7 +47,7 @@ static void course_add(struct course *c, size_t n, const struct paper_race *race
 /* Whether a contender's softmax is faster than ours at a length, and the name of a figure about it. */
 static bool beaten(const struct course *c, size_t i, const char *what, char *name, size_t size)
 {
-    snprintf(name, size, "%s over the fastest softmax built in (%s)", what, c->best_name);
+    snprintf(name, size, "%.30s over the fastest softmax built in (%.40s)", what, c->best_name);
     return c->best_softmax[i] < c->softmax[i];
 }
 
@@ -209,9 +209,9 @@ bool paper_prefill(const struct paper_run *run, struct paper_experiment *e)
 #define LONGEST_SECONDS 20.0
 
 static bool longer_at(const struct paper_run *run, struct paper_table *t, struct course *c,
-                      size_t n, size_t piece, bool softmax)
+                      size_t n, size_t piece, bool softmax, int repeats)
 {
-    struct paper_race race = {.run = run};
+    struct paper_race race = {.run = run, .repeats = repeats};
     char problem[96];
     paper_progress(run, "prefill, N = %zu%s", n, softmax ? ", softmax too" : "");
     if (softmax) {
@@ -274,7 +274,8 @@ bool paper_longer(const struct paper_run *run, struct paper_experiment *e)
                            "softmax at N = %zu was left out: one repetition would take about "
                            "%.0f s. ",
                            n, next);
-        if (!longer_at(run, t, &c, n, last_softmax, softmax))
+        const int repeats = !softmax || next < 0.2 ? 0 : next < 2 ? 5 : 3;
+        if (!longer_at(run, t, &c, n, last_softmax, softmax, repeats))
             return false;
         if (softmax) {
             longest = (double)n;
