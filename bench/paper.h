@@ -74,6 +74,7 @@ struct paper_spread {
 };
 struct paper_spread paper_spread_of(const double *values, size_t count);
 
+#define PAPER_COUNT(array) (sizeof(array) / sizeof *(array))
 struct paper_table *paper_table(struct paper_experiment *e, const char *name, const char *title,
                                 const char *const *heads, size_t columns);
 /* A new row of numbers, NaN beyond `count`; and text instead of one of them. */

@@ -139,7 +139,7 @@ static bool measure_energy(const struct paper_run *run, struct paper_experiment 
     static const char *const heads[] = {"problem", "joules a pass", "uJ a token"};
     static const char *const problems[] = {"prefill:n8192:d16:dv64:t3", "softmax:n8192:d16:dv64"};
     struct paper_table *t =
-        paper_table(e, "energy", "Energy of all packages, one thread", heads, 3);
+        paper_table(e, "energy", "Energy of all packages, one thread", heads, PAPER_COUNT(heads));
     double joules[2];
     for (size_t i = 0; i < 2; i++) {
         struct paper_race race = {.run = run};
@@ -172,7 +172,7 @@ bool paper_beyond(const struct paper_run *run, struct paper_experiment *e)
     const size_t count = run->quick ? sizeof quick / sizeof *quick : sizeof full / sizeof *full;
     const int threads = tsa_default_threads(NULL);
     struct energy energy;
-    struct paper_table *t = paper_table(e, "", "Threads and arithmetic", heads, 8);
+    struct paper_table *t = paper_table(e, "", "Threads and arithmetic", heads, PAPER_COUNT(heads));
 
     snprintf(
         e->setting, sizeof e->setting,

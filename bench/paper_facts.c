@@ -75,7 +75,8 @@ bool paper_lossless(const struct paper_run *run, struct paper_experiment *e)
                                         "chunk 16, rows as drawn"};
     static double found[PAPER_SEEDS][3][MOST_TERMS];
     double worst[PAPER_SEEDS], ratio = 0, symmetric = 0, full = 0, of_one[PAPER_SEEDS];
-    struct paper_table *t = paper_table(e, "", "States against the explicit kernel", heads, 8);
+    struct paper_table *t =
+        paper_table(e, "", "States against the explicit kernel", heads, PAPER_COUNT(heads));
 
     snprintf(e->setting, sizeof e->setting,
              "f64, d = %d, dv = %d, N = %d, a = sqrt(d), rows of q and k of unit length, n = 1 to "
@@ -253,8 +254,8 @@ bool paper_additive(const struct paper_run *run, struct paper_experiment *e)
                                         "outputs, compensated"};
     enum { TERMS = 4 };
     double of_draws[4][PAPER_SEEDS], ratio[3] = {0, 0, 0}, row[5] = {0};
-    struct paper_table *t =
-        paper_table(e, "", "[0,32) + [32,64) against [0,64), largest difference", heads, 5);
+    struct paper_table *t = paper_table(
+        e, "", "[0,32) + [32,64) against [0,64), largest difference", heads, PAPER_COUNT(heads));
 
     snprintf(e->setting, sizeof e->setting,
              "f64, d = %d, dv = %d, N = %d, a = sqrt(d), rows as drawn; sums over tokens in plain "
@@ -398,7 +399,8 @@ bool paper_rescan(const struct paper_run *run, struct paper_experiment *e)
     const size_t most = run->quick ? 256 : 4096;
     double found[PAPER_SEEDS], times[2][16], sizes[16], before[2] = {NAN, NAN};
     size_t count = 0;
-    struct paper_table *t = paper_table(e, "", "Time as N doubles, one thread", heads, 9);
+    struct paper_table *t =
+        paper_table(e, "", "Time as N doubles, one thread", heads, PAPER_COUNT(heads));
 
     snprintf(e->setting, sizeof e->setting,
              "f64, d = %d, dv = %d, n = 4, a = 2, unit rows, one thread: tsa_decode token by token "

@@ -172,7 +172,7 @@ bool paper_order(const struct paper_run *run, struct paper_experiment *e)
     static struct order_errors errors;
     const size_t n = run->quick ? 256 : 2048;
     struct order_times times;
-    struct paper_table *t = paper_table(e, "", "Truncation order", heads, 14);
+    struct paper_table *t = paper_table(e, "", "Truncation order", heads, PAPER_COUNT(heads));
 
     snprintf(e->setting, sizeof e->setting,
              "N = %zu, d = %d, dv = %d, a = 2, unit rows, normal values, one thread. Errors "
@@ -239,7 +239,8 @@ bool paper_short(const struct paper_run *run, struct paper_experiment *e)
         "N",      "direct, us", "median",          "error", "default chunk",   "folding, us",
         "median", "error",      "tsa_softmax, us", "error", "direct / folding"};
     static const size_t sizes[] = {64, 128, 256, 384, 512, 768, 1024, 2048}, series[] = {1, 5, 8};
-    struct paper_table *t = paper_table(e, "", "Prefill of one short sequence", heads, 11);
+    struct paper_table *t =
+        paper_table(e, "", "Prefill of one short sequence", heads, PAPER_COUNT(heads));
     double before = NAN, size_before = NAN, even = NAN;
 
     snprintf(e->setting, sizeof e->setting,

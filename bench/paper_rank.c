@@ -67,7 +67,8 @@ static bool ranks(const struct paper_run *run, struct paper_experiment *e)
     static const char *const heads[] = {"m",    "d^m",       "binom(d+m-1,m)",
                                         "rank", "last s/s1", "next s/s1"};
     const size_t keys = run->quick ? 400 : 2000;
-    struct paper_table *t = paper_table(e, "", "Rank of the span of the key tensors", heads, 6);
+    struct paper_table *t =
+        paper_table(e, "", "Rank of the span of the key tensors", heads, PAPER_COUNT(heads));
     struct paper_draw draw;
     if (!paper_draw_create(&draw, keys, D, 1, 1, true))
         return false;
@@ -154,8 +155,8 @@ static bool truncate_state(const struct paper_run *run, struct paper_experiment 
         paper_draw_destroy(&draw);
         return false;
     }
-    struct paper_table *t =
-        paper_table(e, "truncation", "The order-2 state truncated to rank r", heads, 3);
+    struct paper_table *t = paper_table(e, "truncation", "The order-2 state truncated to rank r",
+                                        heads, PAPER_COUNT(heads));
     query(&draw, sums, o);
     memcpy(cut, sums, sizeof cut);
     for (size_t r = 1; r <= WIDTH; r++) {

@@ -131,7 +131,7 @@ static void converge_table(struct paper_experiment *e, const struct convergence 
         measure == FROBENIUS
             ? "Relative error against causal softmax (Frobenius); least and largest of 20 draws"
             : "The same, largest difference over largest output",
-        heads, 10);
+        heads, PAPER_COUNT(heads));
     for (size_t n = 0; n < TSA_MAX_TERMS; n++) {
         double row[1 + 3 * CASES] = {(double)n + 1};
         for (size_t i = 0; i < CASES; i++) {
@@ -204,8 +204,8 @@ static void negative_axis(struct paper_experiment *e)
 {
     static const char *const heads[] = {"x", "exp", "n = 2", "n = 3", "n = 4", "n = 5", "n = 6"};
     static const size_t series[] = {1, 2, 3, 4, 5, 6};
-    struct paper_table *t =
-        paper_table(e, "axis", "The truncated series on the negative axis", heads, 7);
+    struct paper_table *t = paper_table(e, "axis", "The truncated series on the negative axis",
+                                        heads, PAPER_COUNT(heads));
     for (int i = -24; i <= 0; i++) {
         const double x = 0.25 * i;
         double row[7] = {x, exp(x)};
@@ -224,8 +224,8 @@ bool paper_signed(const struct paper_run *run, struct paper_experiment *e)
         "n", "negative, %", "least", "largest", "causal pairs, %", "least", "largest"};
     static const double paper[] = {NAN, 13.7, 0, 5.2, 0, NAN};
     double all[PAPER_SEEDS][SIGNED_TERMS], causal[PAPER_SEEDS][SIGNED_TERMS];
-    struct paper_table *t =
-        paper_table(e, "", "Negative kernel entries; least and largest of 20 draws", heads, 7);
+    struct paper_table *t = paper_table(
+        e, "", "Negative kernel entries; least and largest of 20 draws", heads, PAPER_COUNT(heads));
 
     (void)run;
     snprintf(e->setting, sizeof e->setting,

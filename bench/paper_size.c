@@ -31,7 +31,8 @@ static void state_table(struct paper_experiment *e)
 {
     static const char *const heads[] = {"d", "n = 1", "n = 2", "n = 3", "n = 4", "n = 5", "n = 6"};
     static const size_t dims[] = {4, 8, 16, 32, 64, 128}, series[] = {1, 2, 3, 4, 5, 6};
-    struct paper_table *t = paper_table(e, "", "State of one head, MiB at bf16", heads, 7);
+    struct paper_table *t =
+        paper_table(e, "", "State of one head, MiB at bf16", heads, PAPER_COUNT(heads));
     for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
         double row[1 + MOST_TERMS] = {(double)dims[i]};
         for (size_t n = 1; n <= MOST_TERMS; n++)
@@ -49,8 +50,8 @@ static void cache_table(struct paper_experiment *e)
     static const char *const heads[] = {"N", "key/value cache, MiB", "state n = 3, MiB",
                                         "cache / state"};
     static const size_t tokens[] = {125, 1024, 4096, 32768, 131072, 1048576};
-    struct paper_table *t =
-        paper_table(e, "cache", "Key/value cache and state at d = 16, bf16", heads, 4);
+    struct paper_table *t = paper_table(e, "cache", "Key/value cache and state at d = 16, bf16",
+                                        heads, PAPER_COUNT(heads));
     for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++) {
         const double cache = cache_mib(16, tokens[i]), state = state_mib(16, 3);
         const double row[] = {(double)tokens[i], cache, state, cache / state};
@@ -63,8 +64,8 @@ static bool library_table(struct paper_experiment *e)
 {
     static const char *const heads[] = {"n", "chunk", "state of this library, MiB",
                                         "elements at f32, MiB", "ratio"};
-    struct paper_table *t =
-        paper_table(e, "library", "States of this library at d = 16, f32", heads, 5);
+    struct paper_table *t = paper_table(e, "library", "States of this library at d = 16, f32",
+                                        heads, PAPER_COUNT(heads));
     for (size_t n = 1; n <= MOST_TERMS; n++) {
         struct tsa_options o;
         struct tsa_measure m;

@@ -125,7 +125,7 @@ static struct paper_table *prefill_table(struct paper_experiment *e)
                                         "which",
                                         "softmax / states",
                                         "fastest softmax / states"};
-    return paper_table(e, "", "Prefill of one head, one thread", heads, 14);
+    return paper_table(e, "", "Prefill of one head, one thread", heads, PAPER_COUNT(heads));
 }
 
 static void prefill_plot(struct paper_experiment *e)
@@ -250,16 +250,25 @@ static bool longer_at(const struct paper_run *run, struct paper_table *t, struct
 
 bool paper_longer(const struct paper_run *run, struct paper_experiment *e)
 {
-    static const char *const heads[] = {
-        "N",     "softmax, ms", "error", "over N^2 from the first", "other softmax, ms",
-        "which", "states, ms",  "error", "over N from the first",   "softmax / states"};
+    static const char *const heads[] = {"N",
+                                        "softmax, ms",
+                                        "error",
+                                        "over N^2 from the first",
+                                        "other softmax, ms",
+                                        "which",
+                                        "states, ms",
+                                        "error",
+                                        "over N from the first",
+                                        "softmax / states",
+                                        "fastest softmax / states"};
     static const size_t series[] = {1, 6};
     const size_t first = run->quick ? 256 : 8192, last_softmax = run->quick ? 1024 : 65536;
     const size_t last = run->quick ? 4096 : 1048576;
     struct course c = {.count = 0};
     double next = 0, longest = 0;
     size_t at = 0;
-    struct paper_table *t = paper_table(e, "", "Beyond the paper's lengths, measured", heads, 11);
+    struct paper_table *t =
+        paper_table(e, "", "Beyond the paper's lengths, measured", heads, PAPER_COUNT(heads));
 
     snprintf(e->setting, sizeof e->setting,
              "As experiment 5, measured where the paper extrapolates its lines: softmax to N = "
@@ -393,7 +402,7 @@ bool paper_decode(const struct paper_run *run, struct paper_experiment *e)
     const size_t first = run->quick ? 256 : 1024, most = run->quick ? 1024 : 65536;
     struct course c = {.count = 0};
     struct paper_table *t =
-        paper_table(e, "", "Decoding one token of one head, one thread", heads, 12);
+        paper_table(e, "", "Decoding one token of one head, one thread", heads, PAPER_COUNT(heads));
 
     snprintf(e->setting, sizeof e->setting,
              "f32, d = 16, dv = 64, n = 3, a = 2, one head, one thread, contexts of %zu to %zu "
