@@ -161,8 +161,8 @@ static bool measure_energy(const struct paper_run *run, struct paper_experiment 
 bool paper_beyond(const struct paper_run *run, struct paper_experiment *e)
 {
     static const char *const heads[] = {
-        "problem", "bits",         "threads", "ms",
-        "median",  "us per token", "error",   "speedup over f32, one thread"};
+        "problem",    "bits",         "threads", "ms",
+        "median, ms", "us per token", "error",   "speedup over f32, one thread"};
     static const char *const full[] = {
         "prefill:n8192:d16:dv64:t3",     "prefill:h8:n2048:d16:dv64:t3",
         "softmax:n8192:d16:dv64",        "decode:n65536:d16:dv64:t3",

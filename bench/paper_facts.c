@@ -392,9 +392,10 @@ static bool rescan_case(const struct paper_run *run, size_t n, uint64_t seed, do
 
 bool paper_rescan(const struct paper_run *run, struct paper_experiment *e)
 {
-    static const char *const heads[] = {"N",      "recurrence, ms", "median",
-                                        "growth", "rescan, ms",     "median",
-                                        "growth", "ratio",          "difference"};
+    static const char *const heads[] = {
+        "N",          "recurrence, ms", "recurrence median", "recurrence growth",
+        "rescan, ms", "rescan median",  "rescan growth",     "ratio",
+        "difference"};
     static const size_t series[] = {1, 4};
     const size_t most = run->quick ? 256 : 4096;
     double found[PAPER_SEEDS], times[2][16], sizes[16], before[2] = {NAN, NAN};

@@ -92,20 +92,6 @@ static void csv_text(FILE *file, const char *text)
         putc('"', file);
 }
 
-/* Heads may repeat, as "median" does: a column is then named after the one it belongs to. */
-static void csv_head(FILE *file, const struct paper_table *t, size_t column)
-{
-    char head[100];
-    for (size_t c = 0; c < column; c++) {
-        if (strcmp(t->heads[c], t->heads[column]) == 0) {
-            snprintf(head, sizeof head, "%s (column %zu)", t->heads[column], column + 1);
-            csv_text(file, head);
-            return;
-        }
-    }
-    csv_text(file, t->heads[column]);
-}
-
 static bool write_csv(const char *out, const struct paper_experiment *e,
                       const struct paper_table *t)
 {
@@ -116,7 +102,7 @@ static bool write_csv(const char *out, const struct paper_experiment *e,
     if (!output_open(&output, path))
         return false;
     for (size_t c = 0; c < t->columns; c++) {
-        csv_head(output.stream, t, c);
+        csv_text(output.stream, t->heads[c]);
         putc(c + 1 < t->columns ? ',' : '\n', output.stream);
     }
     for (size_t r = 0; r < t->rows; r++) {

@@ -9,7 +9,7 @@
 
 /* -- 5.9 -------------------------------------------------------------------------------------- */
 
-enum { D = 8, DV = 8, N = 96, CASES = 3, FROBENIUS = 0, LARGEST = 1, MEASURES = 2 };
+enum { D = 8, DV = 8, N = 96, CASES = 3, FROBENIUS = 0, MAXIMUM = 1, MEASURES = 2 };
 
 struct convergence {
     bool unit;
@@ -61,7 +61,7 @@ static bool converge_draw(const struct paper_run *run, struct convergence *c, si
     for (; done && model.terms <= TSA_MAX_TERMS; model.terms++) {
         done = paper_states(&model, &draw, o);
         c->error[FROBENIUS][model.terms - 1][seed] = paper_relative_l2(o, exact, N * DV);
-        c->error[LARGEST][model.terms - 1][seed] = paper_relative_max(o, exact, N * DV);
+        c->error[MAXIMUM][model.terms - 1][seed] = paper_relative_max(o, exact, N * DV);
         if (c->unit) {
             /* and a little for rounding, which dominates at no number of terms */
             const double bound = error_bound(model.terms, 1 / c->a, largest_value) + 1e-13;
@@ -94,7 +94,7 @@ static size_t draws_that_converge(const struct convergence *c, int measure)
     return count;
 }
 
-static const char *const measure_name[MEASURES] = {"Frobenius", "largest"};
+static const char *const measure_name[MEASURES] = {"Frobenius", "maximum"};
 
 static void converge_figures(struct paper_experiment *e, const struct convergence *cases)
 {
@@ -122,12 +122,18 @@ static void converge_figures(struct paper_experiment *e, const struct convergenc
 
 static void converge_table(struct paper_experiment *e, const struct convergence *cases, int measure)
 {
-    static const char *const heads[] = {"n",       "(i) as drawn, a = sqrt(d)", "least",
-                                        "largest", "(ii) as drawn, a = 0.5",    "least",
-                                        "largest", "(iii) unit sphere, a = 2",  "least",
-                                        "largest"};
+    static const char *const heads[] = {"n",
+                                        "(i) as drawn, a = sqrt(d)",
+                                        "(i) least",
+                                        "(i) largest",
+                                        "(ii) as drawn, a = 0.5",
+                                        "(ii) least",
+                                        "(ii) largest",
+                                        "(iii) unit sphere, a = 2",
+                                        "(iii) least",
+                                        "(iii) largest"};
     struct paper_table *t = paper_table(
-        e, measure == FROBENIUS ? "" : "largest",
+        e, measure == FROBENIUS ? "" : "maximum",
         measure == FROBENIUS
             ? "Relative error against causal softmax (Frobenius); least and largest of 20 draws"
             : "The same, largest difference over largest output",
@@ -220,8 +226,13 @@ static void negative_axis(struct paper_experiment *e)
 
 bool paper_signed(const struct paper_run *run, struct paper_experiment *e)
 {
-    static const char *const heads[] = {
-        "n", "negative, %", "least", "largest", "causal pairs, %", "least", "largest"};
+    static const char *const heads[] = {"n",
+                                        "negative, %",
+                                        "negative least",
+                                        "negative largest",
+                                        "causal pairs, %",
+                                        "causal pairs least",
+                                        "causal pairs largest"};
     static const double paper[] = {NAN, 13.7, 0, 5.2, 0, NAN};
     double all[PAPER_SEEDS][SIGNED_TERMS], causal[PAPER_SEEDS][SIGNED_TERMS];
     struct paper_table *t = paper_table(

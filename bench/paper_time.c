@@ -113,16 +113,16 @@ static struct paper_table *prefill_table(struct paper_experiment *e)
 {
     static const char *const heads[] = {"N",
                                         "softmax, ms",
-                                        "median",
-                                        "error",
+                                        "softmax median",
+                                        "softmax error",
                                         "other softmax, ms",
-                                        "which",
+                                        "other softmax",
                                         "states, ms",
-                                        "median",
-                                        "error",
+                                        "states median",
+                                        "states error",
                                         "states at chunk 256, ms",
                                         "other states, ms",
-                                        "which",
+                                        "other states",
                                         "softmax / states",
                                         "fastest softmax / states"};
     return paper_table(e, "", "Prefill of one head, one thread", heads, PAPER_COUNT(heads));
@@ -252,12 +252,12 @@ bool paper_longer(const struct paper_run *run, struct paper_experiment *e)
 {
     static const char *const heads[] = {"N",
                                         "softmax, ms",
-                                        "error",
+                                        "softmax error",
                                         "over N^2 from the first",
                                         "other softmax, ms",
-                                        "which",
+                                        "other softmax",
                                         "states, ms",
-                                        "error",
+                                        "states error",
                                         "over N from the first",
                                         "softmax / states",
                                         "fastest softmax / states"};
@@ -395,9 +395,9 @@ static void decode_figures(struct paper_experiment *e, const struct course *c, s
 bool paper_decode(const struct paper_run *run, struct paper_experiment *e)
 {
     static const char *const heads[] = {
-        "context",         "softmax, us", "median", "error", "other softmax, us",
-        "which",           "states, us",  "median", "error", "step without fold",
-        "softmax / states"};
+        "context",           "softmax, us",       "softmax median",   "softmax error",
+        "other softmax, us", "other softmax",     "states, us",       "states median",
+        "states error",      "step without fold", "softmax / states", "fastest softmax / states"};
     static const size_t series[] = {1, 4, 6};
     const size_t first = run->quick ? 256 : 1024, most = run->quick ? 1024 : 65536;
     struct course c = {.count = 0};
