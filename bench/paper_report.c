@@ -359,7 +359,8 @@ static void html_table(FILE *file, const struct paper_experiment *e, const struc
     fprintf(file, "</table>\n");
 }
 
-/* The picture without its XML head; its ids, which repeat from picture to picture, with a prefix. */
+/* The picture without its XML head, and with a prefix before its ids, which are the same in every
+ * picture. */
 static void html_svg(FILE *file, const char *svg, int number, size_t index)
 {
     static const char *const references[] = {"id=\"", "id='", "href='#", "href=\"#", "url(#"};

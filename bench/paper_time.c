@@ -44,7 +44,7 @@ static void course_add(struct course *c, size_t n, const struct paper_race *race
     }
 }
 
-/* Whether a contender's softmax is faster than ours at a length, and the name of a figure about it. */
+/* Whether a contender's softmax is faster than ours at a length; the name of a figure about it. */
 static bool beaten(const struct course *c, size_t i, const char *what, char *name, size_t size)
 {
     snprintf(name, size, "%.30s over the fastest softmax built in (%.40s)", what, c->best_name);

@@ -548,8 +548,8 @@ check 'a row for every number of terms' test "$(grep -c '^[1-6],' paper/01-lossl
 check 'the size of the paper' grep -q '^3,9945,' paper/08-order.csv
 check 'the figures in Markdown' grep -q '| elements per head, n = 3 | 9,945 | 9,945 |' paper/paper.md
 for file in paper/*.csv; do
-    check "columns of $file have names of their own" test -z "$(sed 1q "$file" | tr , '\n' |
-        sort | uniq -d)"
+    check "columns of $file have names of their own" test -z "$(sed -e 's/, / /g' -e 1q "$file" |
+        tr , '\n' | sort | uniq -d)"
 done
 check 'no temporary file' test -z "$(find paper -name '.tsa-*')"
 plots=$(find paper -name '*.gp' | wc -l)
