@@ -81,7 +81,7 @@ static void write_script(FILE *file, const struct paper_table *t, const struct p
 /* 0, ENOENT if there is no gnuplot, or another error. */
 static int run_gnuplot(const char *script, int to)
 {
-    char *arguments[] = {"gnuplot", (char *)(uintptr_t)script, NULL};
+    char *arguments[] = {"gnuplot", "-d", (char *)(uintptr_t)script, NULL};
     posix_spawn_file_actions_t actions;
     pid_t child;
     int status, error = posix_spawn_file_actions_init(&actions);
