@@ -10,7 +10,7 @@
 
 #include "bench.h"
 
-enum { USAGE = 2, MOST_PROBLEMS = 64, MOST_RESULTS = 8 };
+enum { USAGE = 2, MOST_PROBLEMS = 64, MOST_RESULTS = 1 + MOST_CONTENDERS };
 
 static const char usage_text[] =
     "usage: tsa bench [options] [PROBLEM...]\n"
@@ -26,7 +26,7 @@ static const char usage_text[] =
     "  --seconds S    shortest time of one repeat (0.01)\n"
     "  --repeats R    repeats (15)\n"
     "  --cold         wipe the caches before each repeat\n"
-    "  --contenders   the same prefill on OpenBLAS and libxsmm in turn with ours\n"
+    "  --contenders   prefill and softmax on OpenBLAS, on libxsmm and by hand in turn with ours\n"
     "  --kernels      every kernel of every usable table; a PROBLEM gives the shape\n"
     "  --grid         prefill over the grid of shapes against the ideal\n"
     "  --chunks       with --grid: also every chunk of 8..512\n"

@@ -217,14 +217,15 @@ size_t bench_op_report(const struct bench_problem *problem, const struct bench_o
 /* -- contenders (contender.c, contender_*.c) ------------------------------------------------- */
 
 struct contender;
-/* The i-th contender for this shape: NULL past the end, or when it cannot be made. */
+enum { MOST_CONTENDERS = 6 };
+/* The i-th contender for this problem: NULL past the end, or when it cannot be made. */
 struct contender *contender_create(size_t i, const struct bench_problem *problem,
                                    const struct bench_unit *unit);
-size_t contender_count(void);
 const char *contender_name(const struct contender *c);
 size_t contender_chunk(const struct contender *c);
 void contender_destroy(struct contender *c);
-/* Causal prefill of one head: contiguous f32 rows. */
+/* One head in contiguous f32 rows: n outputs of causal attention; of decoding, where q is one row,
+ * one output over n keys. */
 void contender_run(struct contender *c, size_t n, const float *q, const float *k, const float *v,
                    float *o);
 /* One line about the libraries behind them. */

@@ -1,206 +1,33 @@
 /* SPDX-License-Identifier: MIT */
-/* What a careful user would write on a matrix product: causal Taylor-state prefill with the
- * features of each chunk materialised.
- *
- *   per block of features    psi[t][f] (weights and temperature on the query side), phi[f][t]
- *                            O = Psi S,  S += Phi V,  and the same for the column of ones
- *   per block of rows        P = Q K^T, polynomial and mask, O += P V;  at last O /= den
- *
- * Every product is row-major without transposition. Blocks keep psi, phi and their part of the
- * state in L2, so a state larger than that is streamed once per chunk. Plain f32 sums: no
- * compensation. One thread. */
+/* The contenders of every kind of problem: which there are, and their common ways. */
 #include "config.h"
-
-#include <stdlib.h>
-#include <string.h>
 
 #include "bench.h"
 #include "contender.h"
 
-#define MAX_ROW_BLOCKS 8
-
-struct stage { /* products for a chunk of c tokens; index 1 is the last block of features */
-    size_t c, blocks;
-    size_t row[MAX_ROW_BLOCKS + 1];
-    struct contender_gemm query[2], query_first[2], update[2];
-    struct contender_gemm scores[MAX_ROW_BLOCKS], weigh[MAX_ROW_BLOCKS];
-};
-
-struct contender {
-    const struct contender_backend *backend;
-    const struct contender_loops *loops;
-    char name[32];
-    size_t chunk, rows, d, dv, terms, features, base, block, ldp, ldb;
-    size_t run_count;
-    struct contender_run_of *runs; /* of degrees 2 and up; the others are copies */
-    float coef[TSA_MAX_TERMS];
-    float *weight, *state, *ones, *psi, *phi, *base_k, *base_t, *xt, *p, *den;
-    struct stage stage, tail;
-};
-
-static const struct {
-    const struct contender_backend *backend;
-    size_t chunk, rows; /* rows of queries per triangle step */
-} kinds[] = {
-    {&contender_xsmm, 64, 32},
-    {&contender_xsmm, 32, 32},
-    {&contender_openblas, 64, 64},
-    {&contender_openblas, 32, 32},
-};
-
-size_t contender_count(void)
-{
-    return sizeof kinds / sizeof *kinds;
-}
-
-/* Monomials of degree m in lexicographic order: those whose first index is i are x_i times the
- * suffix of degree m-1 that starts at first index i. first[i] is where that suffix starts. */
-static void fill_runs(struct contender *c)
-{
-    const size_t d = c->d;
-    size_t *first = bench_memory((d + 1) * sizeof *first);
-    size_t start = 1, below = 0, count = 0;
-    for (size_t i = 0; i <= d; i++)
-        first[i] = 0; /* degree 0: one monomial, for any i */
-    size_t length = 1;
-    for (size_t m = 1; m < c->terms; m++) {
-        size_t at = 0;
-        for (size_t i = 0; i < d; i++) {
-            const struct contender_run_of r = {start + at, length - first[i], below + first[i], i};
-            if (m >= 2)
-                c->runs[count++] = r;
-            first[i] = at;
-            at += r.count;
-        }
-        below = start;
-        start += at;
-        length = at;
-    }
-    c->run_count = count;
-    free(first);
-}
-
-/* c_m a^-m m!/prod(alpha!) by counting equal indices of each tuple. */
-static void fill_weights(struct contender *c)
-{
-    size_t tuple[TSA_MAX_TERMS] = {0}, f = 0;
-    for (size_t m = 0; m < c->terms; m++) {
-        memset(tuple, 0, sizeof tuple);
-        for (;;) {
-            double multiplicity = 1;
-            for (size_t i = 0, equal = 1; i < m; i++) {
-                equal = i > 0 && tuple[i] == tuple[i - 1] ? equal + 1 : 1;
-                multiplicity *= (double)(i + 1) / (double)equal;
-            }
-            c->weight[f++] = (float)(c->coef[m] * multiplicity);
-            size_t j = m;
-            while (j > 0 && tuple[j - 1] == c->d - 1)
-                j--;
-            if (j == 0)
-                break;
-            const size_t next = tuple[j - 1] + 1;
-            for (size_t i = j - 1; i < m; i++)
-                tuple[i] = next;
-        }
-    }
-}
-
-static bool prepare(struct contender *c, struct contender_gemm *g, size_t m, size_t n, size_t k,
-                    size_t lda, size_t ldb, size_t ldc, float beta)
-{
-    *g = (struct contender_gemm){(int)m, (int)n, (int)k, (int)lda, (int)ldb, (int)ldc, beta, NULL};
-    return c->backend->prepare(g);
-}
-
-static bool prepare_stage(struct contender *c, struct stage *s, size_t tokens)
-{
-    const size_t d = c->d, dv = c->dv, last = c->features - (c->features - 1) / c->block * c->block;
-    const size_t sizes[2] = {c->block < c->features ? c->block : last, last};
-    bool ok = true;
-    s->c = tokens;
-    for (int i = 0; i < 2; i++) {
-        ok = ok && prepare(c, &s->query_first[i], tokens, dv, sizes[i], c->ldp, dv, dv, 0);
-        ok = ok && prepare(c, &s->query[i], tokens, dv, sizes[i], c->ldp, dv, dv, 1);
-        ok = ok && prepare(c, &s->update[i], sizes[i], dv, tokens, tokens, dv, dv, 1);
-    }
-    s->blocks = (tokens + c->rows - 1) / c->rows;
-    for (size_t b = 0; b < s->blocks; b++) {
-        const size_t r0 = b * c->rows;
-        const size_t r1 = r0 + c->rows < tokens ? r0 + c->rows : tokens;
-        s->row[b] = r0;
-        s->row[b + 1] = r1;
-        ok = ok && prepare(c, &s->scores[b], r1 - r0, r1, d, d, tokens, r1, 0);
-        ok = ok && prepare(c, &s->weigh[b], r1 - r0, dv, r1, r1, dv, dv, 1);
-    }
-    return ok;
-}
-
 struct contender *contender_create(size_t i, const struct bench_problem *problem,
                                    const struct bench_unit *unit)
 {
-    if (i >= contender_count() || problem->op != BENCH_PREFILL || !kinds[i].backend->start() ||
-        (problem->kv_heads && problem->kv_heads != problem->heads))
+    if (problem->kv_heads && problem->kv_heads != problem->heads)
         return NULL;
-    struct contender *c = calloc(1, sizeof *c);
-    if (!c)
-        return NULL;
-    c->backend = kinds[i].backend;
-    c->loops = &unit->loops;
-    c->chunk = kinds[i].chunk;
-    c->rows = kinds[i].rows;
-    c->d = problem->d;
-    c->dv = problem->dv;
-    c->terms = problem->terms;
-    c->features = tsa_features(c->d, c->terms);
-    c->base = c->terms >= 2 ? tsa_features(c->d, c->terms - 1) : 1;
-    snprintf(c->name, sizeof c->name, "%s_c%zu", c->backend->name, c->chunk);
-    /* 512 features: with 64 values and a chunk of 64, 128 KiB each of state, psi and phi */
-    const size_t blocks = (c->features + 511) / 512;
-    c->block = ((c->features + blocks - 1) / blocks + 15) / 16 * 16;
-    c->ldp = c->block + 16; /* slack for whole-vector stores */
-    c->ldb = c->base + 16;
-    double coef = 1;
-    for (size_t m = 0; m < c->terms; m++) {
-        c->coef[m] = (float)coef; /* of (q.k)^m with temperature 2 */
-        coef /= 2.0 * (double)(m + 1);
-    }
-    const size_t f = sizeof(float), n = c->chunk;
-    c->runs = bench_memory((c->terms * c->d + 1) * sizeof *c->runs);
-    c->weight = bench_memory((c->features + 16) * f);
-    c->state = bench_memory(c->features * c->dv * f);
-    c->ones = bench_memory((c->features + 32) * f);
-    c->psi = bench_memory((n * c->ldp + 16) * f);
-    c->phi = bench_memory(c->block * n * f);
-    c->base_k = bench_memory((n * c->ldb + 16) * f);
-    c->base_t = bench_memory(c->base * n * f);
-    c->xt = bench_memory(c->d * n * f);
-    c->p = bench_memory(n * n * f);
-    c->den = bench_memory(n * f);
-    bool ok = c->runs && c->weight && c->state && c->ones && c->psi && c->phi && c->base_k &&
-              c->base_t && c->xt && c->p && c->den;
-    if (ok) {
-        fill_runs(c);
-        fill_weights(c);
-        ok = prepare_stage(c, &c->stage, c->chunk);
-        if (ok && problem->n % c->chunk)
-            ok = prepare_stage(c, &c->tail, problem->n % c->chunk);
-    }
-    if (!ok) {
-        contender_destroy(c);
+    switch (problem->op) {
+    case BENCH_PREFILL:
+        return contender_taylor(i, problem, unit);
+    case BENCH_SOFTMAX:
+        return contender_softmax(i, problem, unit);
+    case BENCH_SOFTMAX_DECODE:
+        return contender_softmax_decode(i, problem, unit);
+    case BENCH_DECODE:
+    case BENCH_ABSORB:
         return NULL;
     }
-    return c;
+    return NULL;
 }
 
 void contender_destroy(struct contender *c)
 {
-    if (!c)
-        return;
-    void *const memory[] = {c->runs,   c->weight, c->state, c->ones, c->psi, c->phi,
-                            c->base_k, c->base_t, c->xt,    c->p,    c->den};
-    for (size_t i = 0; i < sizeof memory / sizeof *memory; i++)
-        free(memory[i]);
-    free(c);
+    if (c)
+        c->destroy(c);
 }
 
 const char *contender_name(const struct contender *c)
@@ -213,83 +40,10 @@ size_t contender_chunk(const struct contender *c)
     return c->chunk;
 }
 
-/* Degrees 0 and 1 as they are, 2..terms-2 by their runs. */
-static void fill_base(struct contender *c, size_t tokens, const float *q, const float *k)
-{
-    const size_t d = c->d;
-    for (size_t t = 0; t < tokens; t++) {
-        c->base_k[t * c->ldb] = 1;
-        c->base_t[t] = 1;
-    }
-    if (c->terms >= 3)
-        c->loops->copy(tokens, d, q, d, 1, c->base_k + 1, c->ldb);
-    c->loops->transpose(tokens, d, k, c->xt);
-    if (c->terms >= 3)
-        memcpy(c->base_t + tokens, c->xt, d * tokens * sizeof *c->xt);
-    for (size_t m = 2; m + 1 < c->terms; m++) {
-        const struct contender_run_of *runs = c->runs + (m - 2) * d;
-        c->loops->features_k(runs, d, 0, c->base, tokens, d, q, c->base_k, c->ldb, NULL, c->base_k,
-                             c->ldb);
-        c->loops->features_t(runs, d, 0, c->base, tokens, c->xt, c->base_t, c->base_t);
-    }
-}
-
-/* Features f0..f1-1 of the chunk: psi token-major, phi feature-major. */
-static void fill_features(struct contender *c, size_t n, size_t f0, size_t f1, const float *q)
-{
-    const struct contender_loops *loops = c->loops;
-    const size_t first = f0 > 1 ? f0 : 1, end = f1 < 1 + c->d ? f1 : 1 + c->d;
-
-    for (size_t t = 0; f0 == 0 && t < n; t++) {
-        c->psi[t * c->ldp] = c->weight[0];
-        c->phi[t] = 1;
-    }
-    if (c->terms >= 2 && first < end) {
-        loops->copy(n, end - first, q + first - 1, c->d, c->coef[1], c->psi + first - f0, c->ldp);
-        memcpy(c->phi + (first - f0) * n, c->xt + (first - 1) * n,
-               (end - first) * n * sizeof *c->phi);
-    }
-    loops->features_k(c->runs, c->run_count, f0, f1, n, c->d, q, c->base_k, c->ldb, c->weight,
-                      c->psi, c->ldp);
-    loops->features_t(c->runs, c->run_count, f0, f1, n, c->xt, c->base_t, c->phi);
-}
-
-static void step(struct contender *c, const struct stage *s, const float *q, const float *k,
-                 const float *v, float *o)
-{
-    const struct contender_loops *loops = c->loops;
-    const size_t n = s->c;
-
-    fill_base(c, n, q, k);
-    memset(c->den, 0, n * sizeof *c->den);
-    for (size_t f0 = 0; f0 < c->features; f0 += c->block) {
-        const size_t f1 = f0 + c->block < c->features ? f0 + c->block : c->features;
-        const int last = f1 == c->features;
-        fill_features(c, n, f0, f1, q);
-        c->backend->run(f0 ? &s->query[last] : &s->query_first[last], c->psi, c->state + f0 * c->dv,
-                        o);
-        loops->query_ones(n, f1 - f0, c->psi, c->ldp, c->ones + f0, c->den);
-        c->backend->run(&s->update[last], c->phi, v, c->state + f0 * c->dv);
-        loops->update_ones(f1 - f0, n, c->phi, c->ones + f0);
-    }
-    for (size_t b = 0; b < s->blocks; b++) {
-        const size_t r0 = s->row[b], r1 = s->row[b + 1];
-        c->backend->run(&s->scores[b], q + r0 * c->d, c->xt, c->p);
-        loops->kernel(r1 - r0, r1, r0, c->terms, c->coef, c->p, r1, c->den + r0);
-        c->backend->run(&s->weigh[b], c->p, v, o + r0 * c->dv);
-    }
-    loops->divide(n, c->dv, c->den, o);
-}
-
 void contender_run(struct contender *c, size_t n, const float *q, const float *k, const float *v,
                    float *o)
 {
-    memset(c->state, 0, c->features * c->dv * sizeof *c->state);
-    memset(c->ones, 0, c->features * sizeof *c->ones);
-    for (size_t t = 0; t < n; t += c->chunk) {
-        const struct stage *s = n - t < c->chunk ? &c->tail : &c->stage;
-        step(c, s, q + t * c->d, k + t * c->d, v + t * c->dv, o + t * c->dv);
-    }
+    c->run(c, n, q, k, v, o);
 }
 
 void contender_describe(FILE *file, const char *prefix)

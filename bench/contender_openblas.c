@@ -12,14 +12,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* cblas.h: row major 101, no transposition 111 */
+/* cblas.h: row major 101, no transposition 111, transposed 112 */
 typedef void (*sgemm_fn)(int order, int ta, int tb, int m, int n, int k, float alpha,
                          const float *a, int lda, const float *b, int ldb, float beta, float *c,
                          int ldc);
+typedef void (*sgemv_fn)(int order, int ta, int m, int n, float alpha, const float *a, int lda,
+                         const float *x, int incx, float beta, float *y, int incy);
 typedef void (*set_threads_fn)(int);
 typedef char *(*text_fn)(void);
 
 static sgemm_fn sgemm;
+static sgemv_fn sgemv;
 static char description[320];
 
 /* ISO C has no cast from an object pointer to a function pointer. */
@@ -46,7 +49,8 @@ static bool openblas_start(void)
         library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
     if (!library || !find(library, "openblas_set_num_threads", &set_threads) ||
         !find(library, "openblas_get_config", &config) ||
-        !find(library, "openblas_get_corename", &core) || !find(library, "cblas_sgemm", &sgemm))
+        !find(library, "openblas_get_corename", &core) || !find(library, "cblas_sgemv", &sgemv) ||
+        !find(library, "cblas_sgemm", &sgemm))
         return false;
     set_threads(1);
     snprintf(description, sizeof description, "%s, core %s, 1 thread", config(), core());
@@ -61,7 +65,14 @@ static bool openblas_prepare(struct contender_gemm *gemm)
 
 static void openblas_run(const struct contender_gemm *g, const float *a, const float *b, float *c)
 {
-    sgemm(101, 111, 111, g->m, g->n, g->k, 1.0f, a, g->lda, b, g->ldb, g->beta, c, g->ldc);
+    sgemm(101, 111, g->turned ? 112 : 111, g->m, g->n, g->k, 1.0f, a, g->lda, b, g->ldb, g->beta, c,
+          g->ldc);
+}
+
+static void openblas_run_vector(bool turned, int m, int n, float alpha, const float *a,
+                                const float *x, float *y)
+{
+    sgemv(101, turned ? 112 : 111, m, n, alpha, a, n, x, 1, 0.0f, y, 1);
 }
 
 #else
@@ -82,6 +93,17 @@ static void openblas_run(const struct contender_gemm *g, const float *a, const f
     (void)b;
     (void)c;
 }
+static void openblas_run_vector(bool turned, int m, int n, float alpha, const float *a,
+                                const float *x, float *y)
+{
+    (void)turned;
+    (void)m;
+    (void)n;
+    (void)alpha;
+    (void)a;
+    (void)x;
+    (void)y;
+}
 static const char description[] = "not built";
 
 #endif
@@ -92,5 +114,10 @@ static const char *openblas_describe(void)
 }
 
 const struct contender_backend contender_openblas = {
-    "openblas", openblas_start, openblas_prepare, openblas_run, openblas_describe,
+    .name = "openblas",
+    .start = openblas_start,
+    .prepare = openblas_prepare,
+    .run = openblas_run,
+    .run_vector = openblas_run_vector,
+    .describe = openblas_describe,
 };

@@ -13,10 +13,9 @@ static void loop_copy(size_t c, size_t width, const float *src, size_t lds, floa
     for (size_t t = 0; t < c; t++) {
         const float *from = src + t * lds;
         float *to = dst + t * ldd;
-        size_t i = 0;
-        for (; i + LANES <= width; i += LANES)
+        for (size_t i = 0; i + LANES <= width; i += LANES)
             *(VU *)(to + i) = *(const VU *)(from + i) * SET_F(scale);
-        for (; i < width; i++)
+        for (size_t i = width - width % LANES; i < width; i++)
             to[i] = from[i] * scale;
     }
 }

@@ -22,6 +22,8 @@ static bool xsmm_start(void)
 /* Its matrices are column-major: C^T = B^T A^T, and a row-major matrix read so is its transpose. */
 static bool xsmm_prepare(struct contender_gemm *g)
 {
+    if (g->turned)
+        return false;
     const float one = 1, beta = g->beta;
     const int flags = LIBXSMM_GEMM_FLAG_NONE, prefetch = LIBXSMM_GEMM_PREFETCH_NONE;
     g->kernel = (void (*)(void))libxsmm_smmdispatch(g->n, g->m, g->k, &g->ldb, &g->lda, &g->ldc,
@@ -62,5 +64,9 @@ static const char *xsmm_describe(void)
 }
 
 const struct contender_backend contender_xsmm = {
-    "libxsmm", xsmm_start, xsmm_prepare, xsmm_run, xsmm_describe,
+    .name = "libxsmm",
+    .start = xsmm_start,
+    .prepare = xsmm_prepare,
+    .run = xsmm_run,
+    .describe = xsmm_describe,
 };

@@ -66,9 +66,9 @@ static bool S(kernel_bench_create)(struct S(kernel_bench) * b, const struct KERN
     b->lo = S(block)(b, f * ldv, 0, 1e-8);
     b->local = S(block)(b, f * ldv, 0, 1e-12);
     b->ones = S(block)(b, f + ldv, 0, 1);
-    b->den = S(block)(b, ldt, 1, 2);
+    b->den = S(block)(b, 3 * ldt, 1, 2);
     b->acc = S(block)(b, ldt * ldv, 0, 1);
-    b->w = S(block)(b, ldt * ldt, 0.5, 1.5);
+    b->w = S(block)(b, 2 * ldt * ldt, 0.5, 1.5);
     b->weight = S(block)(b, b->mono.total, 0.1, 1);
     b->coef = S(block)(b, TSA_MAX_TERMS, 0.1, 1);
     b->one_base = S(block)(b, b->mono.lower + 2 * TSA_MAX_LANES, -0.4, 0.5);
@@ -192,13 +192,50 @@ KERNEL(decode_window)
     b->k->decode_window(b->dv, b->c, b->w, b->v, b->ldv, b->acc, (T)1, 0, b->dst);
     return (struct kernel_cost){2.0 * (double)(b->c * b->dv), BYTES(b->c * b->dv)};
 }
-KERNEL(softmax)
+KERNEL(exp_bounded)
 {
-    T max = 0, sum = 1;
-    b->k->softmax(b->c, b->d, b->xt, b->ldt, b->src, b->dv, b->v, b->ldv, &max, &sum, b->acc,
-                  b->dst);
+    const size_t count = b->c * (size_t)b->ldt;
+    b->k->exp_bounded(count, b->w, b->w + count);
+    return (struct kernel_cost){0, BYTES(2 * count)};
+}
+KERNEL(softmax_scores)
+{
+    b->k->softmax_scores(b->c, b->c, b->d, b->xt, b->ldt, b->base, b->ldt, b->w, b->ldt,
+                         (ptrdiff_t)b->c, 1);
+    return (struct kernel_cost){2.0 * (double)(b->c * b->c * b->d),
+                                BYTES(2 * b->c * b->d + b->c * b->c)};
+}
+KERNEL(softmax_weights)
+{
+    b->k->softmax_weights(b->c, b->c, b->w, b->ldt, (ptrdiff_t)b->c, 1, b->den + b->ldt, b->den,
+                          b->den + 2 * b->ldt);
+    return (struct kernel_cost){0, BYTES(3 * b->c * b->c)};
+}
+KERNEL(softmax_values)
+{
+    b->k->softmax_values(b->c, (size_t)b->ldv, b->c, (ptrdiff_t)b->c, b->w, b->ldt, b->v, b->ldv,
+                         b->acc, b->ldv, 1, NULL);
+    return (struct kernel_cost){2.0 * (double)(b->c * b->c * b->dv),
+                                BYTES(b->c * (b->c + 2 * b->dv))};
+}
+KERNEL(softmax_row)
+{
+    b->k->softmax_row(b->c, b->d, b->xt, b->ldt, b->src, 1, (size_t)b->ldv, b->v, b->ldv, 1,
+                      b->den + 1, b->den, b->acc, b->w);
     return (struct kernel_cost){2.0 * (double)(b->c * (b->d + b->dv)),
                                 BYTES(b->c * (b->d + b->dv))};
+}
+KERNEL(softmax_decode)
+{
+    b->k->softmax_decode(b->c, b->d, b->src, (ptrdiff_t)b->d, 1, b->den, 1, (size_t)b->ldv, b->v,
+                         b->ldv, 1, b->den + 2 * b->ldt - 1, b->den + 2 * b->ldt - 2, b->acc, b->w);
+    return (struct kernel_cost){2.0 * (double)(b->c * (b->d + b->dv)),
+                                BYTES(b->c * (b->d + b->dv))};
+}
+KERNEL(softmax_combine)
+{
+    b->k->softmax_combine((size_t)b->ldv, 0, 0, 1, b->acc, b->den + 1, b->den, b->acc);
+    return (struct kernel_cost){0, BYTES(2 * b->dv)};
 }
 KERNEL(divide)
 {
@@ -218,8 +255,9 @@ static const struct {
     ENTRY(psi_t),        ENTRY(turn),          ENTRY(psi_k),         ENTRY(query),
     ENTRY(query_ones),   ENTRY(update),        ENTRY(update_fold),   ENTRY(fold),
     ENTRY(merge),        ENTRY(scores),        ENTRY(window_ones),   ENTRY(window),
-    ENTRY(decode_state), ENTRY(decode_scores), ENTRY(decode_window), ENTRY(softmax),
-    ENTRY(divide),
+    ENTRY(decode_state), ENTRY(decode_scores), ENTRY(decode_window), ENTRY(exp_bounded),
+    ENTRY(softmax_scores), ENTRY(softmax_weights), ENTRY(softmax_values), ENTRY(softmax_row),
+    ENTRY(softmax_decode), ENTRY(softmax_combine), ENTRY(divide),
 #undef ENTRY
 };
 

@@ -18,10 +18,11 @@ struct rival {
 static bool rival_work(void *context, size_t iterations)
 {
     const struct rival *r = context;
+    const size_t first = bench_is_decode(r->problem->op) ? r->problem->n - 1 : 0;
     for (size_t i = 0; i < iterations; i++) {
         for (size_t b = 0; b < r->problem->batch; b++) {
             for (size_t h = 0; h < r->problem->heads; h++)
-                contender_run(r->contender, r->problem->n, bench_at(&r->in->q, b, h, 0).data,
+                contender_run(r->contender, r->problem->n, bench_at(&r->in->q, b, h, first).data,
                               bench_at(&r->in->k, b, h, 0).data, bench_at(&r->in->v, b, h, 0).data,
                               bench_at(&r->in->o, b, h, 0).data);
         }
@@ -29,16 +30,31 @@ static bool rival_work(void *context, size_t iterations)
     return true;
 }
 
+/* So that outputs of one before do not pass for those of a rival. */
+static void spoil(const struct rival *r, size_t rows)
+{
+    for (size_t b = 0; b < r->problem->batch; b++) {
+        for (size_t h = 0; h < r->problem->heads; h++) {
+            float *o = bench_at(&r->in->o, b, h, 0).data;
+            for (size_t i = 0; i < rows * r->problem->dv; i++)
+                o[i] = NAN;
+        }
+    }
+}
+
 static double rival_error(struct rival *r)
 {
-    const size_t n = r->problem->n, h = r->problem->heads - 1;
+    const size_t n = r->problem->n, rows = bench_is_decode(r->problem->op) ? 1 : n;
+    const size_t b = r->problem->batch - 1, h = r->problem->heads - 1, step = rows / 11 + 1;
     double worst = 0;
+    spoil(r, rows);
     rival_work(r, 1);
-    for (size_t t = 0; t < n; t += n / 11 + 1) {
-        const double e =
-            bench_row_error(r->in, r->problem, 0, h, t, t + 1, bench_at(&r->in->o, 0, h, t).data);
+    for (size_t t = 0; t < rows; t = t + step < rows || t == rows - 1 ? t + step : rows - 1) {
+        const size_t row = n - rows + t;
+        const double e = bench_row_error(r->in, r->problem, b, h, row, row + 1,
+                                         bench_at(&r->in->o, b, h, t).data);
         if (!(e <= worst))
-            worst = e;
+            worst = e; /* a NaN stays */
     }
     return worst;
 }
@@ -101,10 +117,10 @@ size_t bench_op_report(const struct bench_problem *problem, const struct bench_o
                        size_t max, int *wrong)
 {
     struct bench_op_state *op = bench_op_create(problem, options);
-    struct rival rivals[8];
-    struct bench_work works[8];
-    struct bench_stats stats[8];
-    double errors[8] = {0};
+    struct rival rivals[1 + MOST_CONTENDERS];
+    struct bench_work works[1 + MOST_CONTENDERS];
+    struct bench_stats stats[1 + MOST_CONTENDERS];
+    double errors[1 + MOST_CONTENDERS] = {0};
     size_t count = 1, done = 0;
 
     if (!op || max < 1)
@@ -115,9 +131,8 @@ size_t bench_op_report(const struct bench_problem *problem, const struct bench_o
     errors[0] = op->max_error;
     struct bench_timing timing = options->timing;
     timing.cpu = tsa_plan_threads(op->plan) == 1;
-    if (options->contenders && problem->op == BENCH_PREFILL && options->dtype == TSA_F32 &&
-        timing.cpu) {
-        for (size_t i = 0; i < contender_count() && count < 8 && count < max; i++) {
+    if (options->contenders && options->dtype == TSA_F32 && timing.cpu) {
+        for (size_t i = 0; i < MOST_CONTENDERS && count < max; i++) {
             struct contender *c = contender_create(i, problem, machine->unit);
             if (!c)
                 continue;

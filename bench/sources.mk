@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: MIT
 # The benchmark is part of the command. Its loops per instruction set are compiled like kernels.
 # (Headers are in _SOURCES: automake takes a name in _HEADERS for files to install.)
-TSA_BENCH_SOURCES = bench/bench.h bench/contender.h bench/contender_tmpl.h bench/kernels_tmpl.h \
-	bench/peak_tmpl.h bench/unit.h bench/bench.c bench/contender.c bench/contender_openblas.c \
-	bench/contender_xsmm.c bench/grid.c bench/inputs.c bench/kernels.c bench/machine.c \
+TSA_BENCH_SOURCES = bench/bench.h bench/contender.h bench/contender_softmax_tmpl.h \
+	bench/contender_tmpl.h bench/kernels_tmpl.h bench/peak_tmpl.h bench/unit.h bench/bench.c \
+	bench/contender.c bench/contender_openblas.c bench/contender_softmax.c \
+	bench/contender_taylor.c bench/contender_xsmm.c bench/grid.c bench/inputs.c bench/kernels.c bench/machine.c \
 	bench/op.c bench/op_report.c bench/problem.c bench/region.c bench/report.c bench/scaling.c \
 	bench/timing.c
-EXTRA_DIST += bench/README bench/plot bench/peak_avx512.c bench/peak_avx2.c bench/peak_neon.c
+EXTRA_DIST += bench/README bench/peer_numpy.py bench/plot bench/peak_avx512.c bench/peak_avx2.c bench/peak_neon.c
 TSA_DOCS += doc/bench.md
 
 TSA_BENCH_LIBS = libbench_scalar.la
@@ -19,7 +20,7 @@ TSA_BENCH_LIBS += libbench_avx512.la
 noinst_LTLIBRARIES += libbench_avx512.la
 libbench_avx512_la_SOURCES = bench/peak_avx512.c
 libbench_avx512_la_CPPFLAGS = $(AM_CPPFLAGS) -DTSA_BENCH_FLAGS='"$(TSA_AVX512_CFLAGS) $(CFLAGS)"'
-libbench_avx512_la_CFLAGS = $(AM_CFLAGS) $(TSA_AVX512_CFLAGS)
+libbench_avx512_la_CFLAGS = $(AM_CFLAGS) $(TSA_AVX512_CFLAGS) $(SLEEF_CFLAGS)
 endif
 
 if TSA_HAVE_AVX2
@@ -27,7 +28,7 @@ TSA_BENCH_LIBS += libbench_avx2.la
 noinst_LTLIBRARIES += libbench_avx2.la
 libbench_avx2_la_SOURCES = bench/peak_avx2.c
 libbench_avx2_la_CPPFLAGS = $(AM_CPPFLAGS) -DTSA_BENCH_FLAGS='"$(TSA_AVX2_CFLAGS) $(CFLAGS)"'
-libbench_avx2_la_CFLAGS = $(AM_CFLAGS) $(TSA_AVX2_CFLAGS)
+libbench_avx2_la_CFLAGS = $(AM_CFLAGS) $(TSA_AVX2_CFLAGS) $(SLEEF_CFLAGS)
 endif
 
 if TSA_HAVE_NEON
@@ -35,7 +36,7 @@ TSA_BENCH_LIBS += libbench_neon.la
 noinst_LTLIBRARIES += libbench_neon.la
 libbench_neon_la_SOURCES = bench/peak_neon.c
 libbench_neon_la_CPPFLAGS = $(AM_CPPFLAGS) -DTSA_BENCH_FLAGS='"$(TSA_NEON_CFLAGS) $(CFLAGS)"'
-libbench_neon_la_CFLAGS = $(AM_CFLAGS) $(TSA_NEON_CFLAGS)
+libbench_neon_la_CFLAGS = $(AM_CFLAGS) $(TSA_NEON_CFLAGS) $(SLEEF_CFLAGS)
 endif
 
 # The experiments of the paper, `tsa paper`.

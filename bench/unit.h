@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* What the benchmark needs per instruction set: loops that find the limits of the machine, and
- * the plain loops of the contenders. One const table per unit. */
+ * the loops of the contenders. One const table per unit. */
 #ifndef TSA_BENCH_UNIT_H
 #define TSA_BENCH_UNIT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /* A run of features: feature to+j = x[var] * base feature from+j, j < count. */
@@ -38,6 +39,34 @@ struct contender_loops {
     void (*divide)(size_t c, size_t dv, const float *den, float *o);
 };
 
+#define CONTENDER_SCALE 0.5f  /* of q.k: 1 / temperature */
+enum { CONTENDER_TILE = 64 }; /* queries and keys of a tile by hand */
+
+/* exp with a running maximum subtracted, or of scores within [-1/2, 1/2] as they are. */
+enum contender_exp { CONTENDER_ONLINE, CONTENDER_SLEEF, CONTENDER_POLY7, CONTENDER_EXPS };
+
+/* Memory of softmax by hand, whose rows of ldv values are dv rounded up to whole vectors. */
+struct contender_hand {
+    float *qt;  /* [d][tile] */
+    float *s;   /* [tile][tile] */
+    float *acc; /* [tile][ldv] */
+    float *den; /* [tile] */
+    float *v;   /* prefill: [n][ldv] if ldv is not dv; decode: [lanes][d] */
+};
+
+typedef void contender_hand_fn(const struct contender_hand *w, size_t n, size_t d, size_t dv,
+                               const float *q, const float *k, const float *v, float *o);
+
+struct contender_softmax_loops {
+    /* p[t][j] becomes its exp where j < seen+t, else 0; den[t] += row sum. ONLINE subtracts the
+     * maximum top[t] and shrinks den[t] and o[t] when that rises. Rows of p have room for whole
+     * vectors. */
+    void (*weights[CONTENDER_EXPS])(size_t rows, size_t keys, size_t seen, float *p, size_t ldp,
+                                    float *top, float *den, size_t dv, float *o);
+    /* By hand from end to end: causal, and the last row alone; none with a maximum. */
+    contender_hand_fn *prefill[CONTENDER_EXPS], *decode[CONTENDER_EXPS];
+};
+
 struct bench_unit {
     const char *name;
     unsigned lanes_f32, lanes_f64;
@@ -47,6 +76,7 @@ struct bench_unit {
     /* Load `bytes` (a multiple of 1024) `rounds` times. */
     void (*read)(const void *memory, size_t bytes, size_t rounds);
     struct contender_loops loops;
+    struct contender_softmax_loops softmax;
     const char *flags; /* what it was compiled with */
 };
 

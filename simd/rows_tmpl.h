@@ -158,6 +158,8 @@ static void pack_t(size_t rows, size_t width, const T *src, ptrdiff_t stride, in
     size_t r = 0;
     for (; r + 4 * VL <= rows; r += 4 * VL)
         pack_blocks(4, VL, width, src + (ptrdiff_t)r * stride, stride, l2, scale, out + r, ldo);
+    for (; r + 2 * VL <= rows; r += 2 * VL)
+        pack_blocks(2, VL, width, src + (ptrdiff_t)r * stride, stride, l2, scale, out + r, ldo);
     for (; r < rows; r += VL)
         pack_blocks(1, rows - r < VL ? rows - r : VL, width, src + (ptrdiff_t)r * stride, stride,
                     l2, scale, out + r, ldo);

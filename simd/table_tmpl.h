@@ -47,6 +47,7 @@ typedef V vector;
 
 #include "rows_tmpl.h"
 #include "features_tmpl.h"
+#include "exp_tmpl.h"
 #include "fold_tmpl.h"
 #include "state_tmpl.h"
 #include "window_tmpl.h"

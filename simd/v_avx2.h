@@ -36,6 +36,7 @@ static inline V v_add(V a, V b) { return _mm256_add_pd(a, b); }
 static inline V v_sub(V a, V b) { return _mm256_sub_pd(a, b); }
 static inline V v_mul(V a, V b) { return _mm256_mul_pd(a, b); }
 static inline V v_div(V a, V b) { return _mm256_div_pd(a, b); }
+static inline V v_max(V a, V b) { return _mm256_max_pd(a, b); }
 static inline V v_sqrt(V a) { return _mm256_sqrt_pd(a); }
 static inline V v_fma(V a, V b, V c) { return _mm256_fmadd_pd(a, b, c); }
 static inline T s_fma(T a, T b, T c) { return __builtin_fma(a, b, c); }
@@ -110,6 +111,7 @@ static inline V v_add(V a, V b) { return _mm256_add_ps(a, b); }
 static inline V v_sub(V a, V b) { return _mm256_sub_ps(a, b); }
 static inline V v_mul(V a, V b) { return _mm256_mul_ps(a, b); }
 static inline V v_div(V a, V b) { return _mm256_div_ps(a, b); }
+static inline V v_max(V a, V b) { return _mm256_max_ps(a, b); }
 static inline V v_sqrt(V a) { return _mm256_sqrt_ps(a); }
 static inline V v_fma(V a, V b, V c) { return _mm256_fmadd_ps(a, b, c); }
 static inline T s_fma(T a, T b, T c) { return __builtin_fmaf(a, b, c); }

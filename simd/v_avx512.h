@@ -4,6 +4,7 @@
  *
  *   v_load_first(p, n)      lanes < n, others 0; touches nothing else. 0 <= n <= VL
  *   v_fma(a, b, c)          a*b + c with one rounding
+ *   v_max(a, b)             either operand, if one is NaN
  *   v_absmax(a, x)          maximum of the bits of a (absolute already) and |x|, so NaN > inf
  *   s_absmax(a)             the largest of the lanes of a, by bits
  *   v_inverse_scale(m)      2^-e with e = ilogb(m) clamped, m >= 0
@@ -32,6 +33,7 @@ static inline V v_add(V a, V b) { return _mm512_add_pd(a, b); }
 static inline V v_sub(V a, V b) { return _mm512_sub_pd(a, b); }
 static inline V v_mul(V a, V b) { return _mm512_mul_pd(a, b); }
 static inline V v_div(V a, V b) { return _mm512_div_pd(a, b); }
+static inline V v_max(V a, V b) { return _mm512_max_pd(a, b); }
 static inline V v_sqrt(V a) { return _mm512_sqrt_pd(a); }
 static inline V v_fma(V a, V b, V c) { return _mm512_fmadd_pd(a, b, c); }
 static inline T s_fma(T a, T b, T c) { return __builtin_fma(a, b, c); }
@@ -110,6 +112,7 @@ static inline V v_add(V a, V b) { return _mm512_add_ps(a, b); }
 static inline V v_sub(V a, V b) { return _mm512_sub_ps(a, b); }
 static inline V v_mul(V a, V b) { return _mm512_mul_ps(a, b); }
 static inline V v_div(V a, V b) { return _mm512_div_ps(a, b); }
+static inline V v_max(V a, V b) { return _mm512_max_ps(a, b); }
 static inline V v_sqrt(V a) { return _mm512_sqrt_ps(a); }
 static inline V v_fma(V a, V b, V c) { return _mm512_fmadd_ps(a, b, c); }
 static inline T s_fma(T a, T b, T c) { return __builtin_fmaf(a, b, c); }

@@ -29,6 +29,7 @@ static inline V v_add(V a, V b) { return vaddq_f64(a, b); }
 static inline V v_sub(V a, V b) { return vsubq_f64(a, b); }
 static inline V v_mul(V a, V b) { return vmulq_f64(a, b); }
 static inline V v_div(V a, V b) { return vdivq_f64(a, b); }
+static inline V v_max(V a, V b) { return vmaxq_f64(a, b); }
 static inline V v_sqrt(V a) { return vsqrtq_f64(a); }
 static inline V v_fma(V a, V b, V c) { return vfmaq_f64(c, a, b); }
 static inline T s_fma(T a, T b, T c) { return __builtin_fma(a, b, c); }
@@ -106,6 +107,7 @@ static inline V v_add(V a, V b) { return vaddq_f32(a, b); }
 static inline V v_sub(V a, V b) { return vsubq_f32(a, b); }
 static inline V v_mul(V a, V b) { return vmulq_f32(a, b); }
 static inline V v_div(V a, V b) { return vdivq_f32(a, b); }
+static inline V v_max(V a, V b) { return vmaxq_f32(a, b); }
 static inline V v_sqrt(V a) { return vsqrtq_f32(a); }
 static inline V v_fma(V a, V b, V c) { return vfmaq_f32(c, a, b); }
 static inline T s_fma(T a, T b, T c) { return __builtin_fmaf(a, b, c); }

@@ -32,6 +32,7 @@ static inline V v_add(V a, V b) { return a + b; }
 static inline V v_sub(V a, V b) { return a - b; }
 static inline V v_mul(V a, V b) { return a * b; }
 static inline V v_div(V a, V b) { return a / b; }
+static inline V v_max(V a, V b) { return a > b ? a : b; }
 static inline V v_sqrt(V a) { return v_sqrt_c(a); }
 static inline V v_fma(V a, V b, V c) { return v_fma_c(a, b, c); }
 static inline T s_fma(T a, T b, T c) { return v_fma_c(a, b, c); }

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* The open window, token by token: weights p(q.k/a) of pairs, and their sums over values. */
+/* Token by token, in the open window and in softmax: weights of pairs, and their sums over values. */
+
+/* What becomes of a score x: p(x), itself, or exp(x) where it is bounded. */
+enum score_kind { SCORE_SERIES, SCORE_ONLY, SCORE_EXP };
 
 struct score_args {
     size_t width;
@@ -11,6 +14,7 @@ struct score_args {
     const T *coef;
     T *w;
     ptrdiff_t ldw;
+    enum score_kind kind;
 };
 
 /* rows = keys, lanes = queries */
@@ -23,6 +27,14 @@ TSA_INLINE void score_tile(const int rows, const int nv, const struct score_args
     for (size_t n = s->width; n > 0; n--, a += s->ldk, b += s->ldq)
         TSA_TILE_STEP(rows, nv, a, 1, b);
     T *out = s->w + (ptrdiff_t)i * s->ldw + t;
+    if (s->kind == SCORE_ONLY) {
+        TSA_TILE_EACH(rows, nv) v_store(out + r * s->ldw + c * VL, acc[r][c]);
+        return;
+    }
+    if (s->kind == SCORE_EXP) {
+        TSA_TILE_EACH(rows, nv) v_store(out + r * s->ldw + c * VL, exp_near_zero(acc[r][c]));
+        return;
+    }
     const V top = v_set1(s->coef[s->terms - 1]);
     if (s->terms == 3) {
         const V c1 = v_set1(s->coef[1]), c0 = v_set1(s->coef[0]);
@@ -54,11 +66,8 @@ static const score_fn score_table[TSA_TILE_VECTORS + 1][TSA_MOST_ROWS + 1] = {
 #undef X
 };
 
-static void scores(size_t keys, size_t queries, size_t width, const T *kt, ptrdiff_t ldk,
-                   const T *qt, ptrdiff_t ldq, size_t terms, const T *coef, T *w, ptrdiff_t ldw,
-                   ptrdiff_t diag)
+static void score_tiles(const struct score_args *s, size_t keys, size_t queries, ptrdiff_t diag)
 {
-    const struct score_args s = {width, kt, ldk, qt, ldq, terms, coef, w, ldw};
     const size_t vectors = (queries + VL - 1) / VL;
     for (size_t panel = 0; panel < vectors; panel += TSA_TILE_VECTORS) {
         const size_t end = vectors - panel < TSA_TILE_VECTORS ? vectors : panel + TSA_TILE_VECTORS;
@@ -71,10 +80,18 @@ static void scores(size_t keys, size_t queries, size_t width, const T *kt, ptrdi
                 break;
             const size_t nv = end - v;
             const size_t n = tile_rows(nv, keys - i);
-            score_table[nv][n](&s, i, v * VL);
+            score_table[nv][n](s, i, v * VL);
             i += n;
         }
     }
+}
+
+static void scores(size_t keys, size_t queries, size_t width, const T *kt, ptrdiff_t ldk,
+                   const T *qt, ptrdiff_t ldq, size_t terms, const T *coef, T *w, ptrdiff_t ldw,
+                   ptrdiff_t diag)
+{
+    const struct score_args s = {width, kt, ldk, qt, ldq, terms, coef, w, ldw, SCORE_SERIES};
+    score_tiles(&s, keys, queries, diag);
 }
 
 /* Keys i0 .. i1-1 added to vectors j .. nv-1; vector j only in lanes >= k, k+1, ... if masked. */
@@ -133,7 +150,8 @@ struct window_args {
     const T *acc;
     ptrdiff_t lda;
     int first;
-    const T *den;
+    const T *shrink; /* NULL, or what multiplies acc before: [rows] */
+    const T *den;    /* NULL: dst is not divided, and has whole vectors */
     T *dst;
     ptrdiff_t stride;
 };
@@ -147,6 +165,8 @@ TSA_INLINE void window_tile(const int rows, const int nv, const struct window_ar
         TSA_TILE_EACH(rows, nv) acc[r][c] = v_zero();
     } else {
         TSA_TILE_EACH(rows, nv) acc[r][c] = v_load(in + r * p->lda + c * VL);
+        if (p->shrink)
+            TSA_TILE_EACH(rows, nv) acc[r][c] = v_mul(acc[r][c], v_set1(p->shrink[t + (size_t)r]));
     }
     /* keys that all rows see, then the triangle: row r sees r keys more */
     const size_t past = (size_t)((ptrdiff_t)t + p->diag + 1);
@@ -173,6 +193,10 @@ TSA_INLINE void window_tile(const int rows, const int nv, const struct window_ar
     }
     const size_t left = p->width - col;
     T *out = p->dst + (ptrdiff_t)t * p->stride + (ptrdiff_t)col;
+    if (!p->den) {
+        TSA_TILE_EACH(rows, nv) v_store(out + r * p->stride + c * VL, acc[r][c]);
+        return;
+    }
     TSA_UNROLL
     for (int r = 0; r < rows; r++) {
         const V den = v_set1(p->den[t + (size_t)r]);
@@ -202,20 +226,25 @@ static const window_fn window_table[TSA_TILE_VECTORS + 1][TSA_MOST_ROWS + 1] = {
 #undef X
 };
 
-static void window(size_t rows, size_t width, size_t keys, ptrdiff_t diag, const T *w,
-                   ptrdiff_t ldw, const T *v, ptrdiff_t ldv, const T *acc, ptrdiff_t lda, int first,
-                   const T *den, T *dst, ptrdiff_t stride)
+static void window_tiles(const struct window_args *p, size_t rows)
 {
-    const struct window_args p = {width, keys, diag,  w,   ldw, v,     ldv,
-                                  acc,   lda,  first, den, dst, stride};
-    const size_t vectors = (width + VL - 1) / VL;
+    const size_t vectors = (p->width + VL - 1) / VL;
     for (size_t c = 0; c < vectors;) {
         const size_t left = vectors - c, nv = left < TSA_TILE_VECTORS ? left : TSA_TILE_VECTORS;
         for (size_t t = 0; t < rows;) {
             const size_t n = tile_rows(nv, rows - t);
-            window_table[nv][n](&p, t, c * VL);
+            window_table[nv][n](p, t, c * VL);
             t += n;
         }
         c += nv;
     }
+}
+
+static void window(size_t rows, size_t width, size_t keys, ptrdiff_t diag, const T *w,
+                   ptrdiff_t ldw, const T *v, ptrdiff_t ldv, const T *acc, ptrdiff_t lda, int first,
+                   const T *den, T *dst, ptrdiff_t stride)
+{
+    const struct window_args p = {width, keys, diag,  w,    ldw, v,   ldv,
+                                  acc,   lda,  first, NULL, den, dst, stride};
+    window_tiles(&p, rows);
 }

@@ -184,10 +184,27 @@ static void window_copy(const struct tsa_plan *plan, const struct window *to,
         memcpy(to->v, from->v, n * (size_t)to->ldv * sizeof(T));
 }
 
-/* Tokens t .. of a tile of the packed queries or keys, t a multiple of TSA_TILE_TOKENS. */
+/* Elements of packed queries or keys, with the row of degree 0 before each tile. */
+static size_t base_elements(const struct tsa_plan *plan, size_t tokens)
+{
+    return tokens * (plan->mono.rows + 1);
+}
+/* Degree 1 of tokens t .. of a tile of them, t a multiple of TSA_TILE_TOKENS. */
 static T *tile_at(const struct tsa_plan *plan, T *base, size_t t)
 {
-    return base + t * plan->mono.rows;
+    return base + base_elements(plan, t) + TSA_TILE_TOKENS;
+}
+static void set_degree_0(T *tile, T value)
+{
+    for (size_t i = 0; i < TSA_TILE_TOKENS; i++)
+        tile[(ptrdiff_t)i - TSA_TILE_TOKENS] = value;
+}
+/* Features f0 .. f1-1 of a tile, where its rows hold them, else NULL. */
+static const T *features_in_place(const struct tsa_plan *plan, const T *tile, size_t f0, size_t f1)
+{
+    if (f1 > plan->mono.start[plan->mono.stored + 1])
+        return NULL;
+    return tile + ((ptrdiff_t)f0 - 1) * TSA_TILE_TOKENS;
 }
 static size_t tile_tokens(size_t left)
 {
@@ -206,7 +223,7 @@ static struct queries room_queries(const struct tsa_plan *plan, T *room)
 }
 static struct queries head_of(const struct tsa_plan *plan, const struct queries *q, size_t i)
 {
-    return (struct queries){tile_at(plan, q->base, i * plan->room.queries),
+    return (struct queries){q->base + base_elements(plan, i * plan->room.queries),
                             q->acc + i * q->apart * plan->layout.ldv, q->den + i * q->apart,
                             q->apart};
 }
@@ -250,8 +267,8 @@ static size_t ahead_lines(const struct tsa_ahead *ahead)
 
 /* -- passes over the sums ---------------------------------------------------------------------- */
 
-/* Features f0 .. f1-1 of m packed queries: their psi, then acc and den go on. */
-static void query_block(const struct tsa_plan *plan, T *psi, const struct queries *q,
+/* Features f0 .. f1-1 of m packed queries: their psi, in `rows`, then acc and den go on. */
+static void query_block(const struct tsa_plan *plan, T *rows, const struct queries *q,
                         const T *weight, const struct sums *s, size_t f0, size_t f1, size_t m,
                         struct tsa_ahead *ahead)
 {
@@ -259,8 +276,13 @@ static void query_block(const struct tsa_plan *plan, T *psi, const struct querie
     const int first = f1 == plan->mono.total;
     for (size_t t = 0; t < m; t += TSA_TILE_TOKENS) {
         const size_t n = tile_tokens(m - t);
-        KERNELS(plan)->psi_t(&plan->mono, f0, f1, n, tile_at(plan, q->base, t), TSA_TILE_TOKENS,
-                             weight, psi, TSA_TILE_TOKENS);
+        T *base = tile_at(plan, q->base, t);
+        const T *psi = plan->unit_weights ? features_in_place(plan, base, f0, f1) : NULL;
+        if (!psi) {
+            KERNELS(plan)->psi_t(&plan->mono, f0, f1, n, base, TSA_TILE_TOKENS, weight, rows,
+                                 TSA_TILE_TOKENS);
+            psi = rows;
+        }
         KERNELS(plan)->query_ones(n, f1 - f0, psi, TSA_TILE_TOKENS, s->ones_hi + f0, q->den + t,
                                   first);
         const T *hi = s->hi + (ptrdiff_t)f0 * s->ld;
@@ -280,7 +302,9 @@ static void key_base(const struct tsa_plan *plan, T *room, const struct window *
     for (size_t t = 0; t < plan->chunk; t += TSA_TILE_TOKENS) {
         const size_t n = tile_tokens(plan->chunk - t);
         T *base = tile_at(plan, room + plan->room.kbase, t);
-        KERNELS(plan)->pack_v(plan->d, n, w->kt + t, w->ldk, base, TSA_TILE_TOKENS);
+        if (w->kt != base)
+            KERNELS(plan)->pack_v(plan->d, n, w->kt + t, w->ldk, base, TSA_TILE_TOKENS);
+        set_degree_0(base, 1);
         KERNELS(plan)->base_t(&plan->mono, n, base, TSA_TILE_TOKENS);
         if (plan->turn_update) /* not by turn, which reads whole vectors of rows: a window ends */
             KERNELS(plan)->pack_t(n, plan->dv, w->v + (ptrdiff_t)t * w->ldv, w->ldv, 0, 1,
@@ -291,14 +315,15 @@ static void key_base(const struct tsa_plan *plan, T *room, const struct window *
 /* The sums of a tile of n keys, rows of phi, go on in local; or in its turned form, which is turned
  * back after the last tile. */
 static void update_tile(const struct tsa_plan *plan, T *room, const struct window *w, size_t t,
-                        size_t n, size_t features, T *local, ptrdiff_t ldl, struct tsa_ahead *ahead)
+                        size_t n, size_t features, const T *phi, T *local, ptrdiff_t ldl,
+                        struct tsa_ahead *ahead)
 {
     const struct tsa_room *r = &plan->room;
     const ptrdiff_t block = (ptrdiff_t)plan->block;
     T *turned = room + r->turned, *sums = room + r->local_t;
     if (!plan->turn_update) {
-        KERNELS(plan)->update(features, plan->layout.ldv, n, room + r->psi,
-                              w->v + (ptrdiff_t)t * w->ldv, w->ldv, local, ldl, t == 0, ahead);
+        KERNELS(plan)->update(features, plan->layout.ldv, n, phi, w->v + (ptrdiff_t)t * w->ldv,
+                              w->ldv, local, ldl, t == 0, ahead);
         return;
     }
     KERNELS(plan)->update(plan->dv, tsa_round_up(features, plan->lanes), n,
@@ -317,22 +342,27 @@ static void fold_block(const struct tsa_plan *plan, T *room, const struct window
 {
     const struct tsa_room *r = &plan->room;
     const size_t features = f1 - f0, ldv = plan->layout.ldv;
-    T *phi = room + r->psi, *hi = s->hi + (ptrdiff_t)f0 * s->ld;
+    T *hi = s->hi + (ptrdiff_t)f0 * s->ld;
     /* local sums of a wave's chunk stay where they are made */
     T *local = s->lo ? room + r->local : hi, *ones = s->lo ? room + r->ones : s->ones_hi + f0;
     T *lo = s->lo ? s->lo + (ptrdiff_t)f0 * s->ld : NULL;
     const ptrdiff_t ldl = s->lo ? (ptrdiff_t)ldv : s->ld;
     for (size_t t = 0; t < plan->chunk; t += TSA_TILE_TOKENS) {
         const size_t n = tile_tokens(plan->chunk - t);
-        KERNELS(plan)->psi_t(&plan->mono, f0, f1, n, tile_at(plan, room + r->kbase, t),
-                             TSA_TILE_TOKENS, NULL, phi, TSA_TILE_TOKENS);
+        T *base = tile_at(plan, room + r->kbase, t);
+        const T *phi = features_in_place(plan, base, f0, f1);
+        if (!phi) {
+            KERNELS(plan)->psi_t(&plan->mono, f0, f1, n, base, TSA_TILE_TOKENS, NULL,
+                                 room + r->psi, TSA_TILE_TOKENS);
+            phi = room + r->psi;
+        }
         KERNELS(plan)->turn(features, n, phi, TSA_TILE_TOKENS, ones, t == 0,
                             plan->turn_update ? room + r->turned : NULL, (ptrdiff_t)plan->block);
         if (lo && t + n == plan->chunk && !plan->turn_update)
             KERNELS(plan)->update_fold(features, ldv, n, phi, w->v + (ptrdiff_t)t * w->ldv, w->ldv,
                                        t ? local : NULL, ldl, hi, lo, s->ld, ahead);
         else
-            update_tile(plan, room, w, t, n, features, local, ldl, ahead);
+            update_tile(plan, room, w, t, n, features, phi, local, ldl, ahead);
     }
     if (lo)
         KERNELS(plan)->fold(features, s->ones_hi + f0, s->ones_lo + f0, ones, NULL);
@@ -393,9 +423,12 @@ static void run_pass(const struct tsa_plan *plan, T *room, const struct sums *s,
         return;
     for (size_t i = 0; i < heads; i++) {
         const struct queries q = head_of(plan, &p->queries, i);
-        for (size_t t = 0; t < m; t += TSA_TILE_TOKENS)
-            KERNELS(plan)->base_t(&plan->mono, tile_tokens(m - t), tile_at(plan, q.base, t),
-                                  TSA_TILE_TOKENS);
+        for (size_t t = 0; t < m; t += TSA_TILE_TOKENS) {
+            T *base = tile_at(plan, q.base, t);
+            KERNELS(plan)->base_t(&plan->mono, tile_tokens(m - t), base, TSA_TILE_TOKENS);
+            if (plan->unit_weights)
+                set_degree_0(base, coefficients_of(plan, p->h0 + i).weight[0]);
+        }
     }
     if (p->fold)
         key_base(plan, room, p->fold);

@@ -48,7 +48,12 @@ static void prefill_item(const struct tsa_call *call, T *room, size_t index)
         const size_t n = left < space ? left : space;
         const bool full = n == space;
         struct window w = it.window;
-        append(call, room, &it, &it.window, at, t, n, read_in_place(call, &it, &w, t, n));
+        const bool in_place = read_in_place(call, &it, &w, t, n);
+        if (n == plan->chunk && n <= TSA_TILE_TOKENS) { /* where the fold wants the keys */
+            w.kt = tile_at(plan, room + plan->room.kbase, 0);
+            w.ldk = TSA_TILE_TOKENS;
+        }
+        append(call, room, &it, &w, at, t, n, in_place);
         struct tsa_ahead ahead;
         if (call->q)
             for (size_t h = 0, heads; h < plan->group; h += heads) {
@@ -124,57 +129,6 @@ static void query(const struct tsa_call *call)
     run_tasks(call, 0, call->batch * call->plan->heads * query_blocks(call), query_task);
 }
 
-/* -- softmax --------------------------------------------------------------------------------- */
-
-static void softmax_task(const struct tsa_call *call, T *room, size_t index)
-{
-    const struct tsa_plan *plan = call->plan;
-    const struct tsa_room *r = &call->plan->room;
-    const size_t blocks = query_blocks(call);
-    const size_t h = index / blocks % plan->heads, b = index / blocks / plan->heads;
-    const size_t g = h / plan->group, t = index % blocks * r->queries;
-    const size_t m = call->tokens - t < r->queries ? call->tokens - t : r->queries;
-    const int l2 = plan->normalize == TSA_NORMALIZE_L2;
-    const ptrdiff_t lda = (ptrdiff_t)plan->layout.ldv;
-    T *top = room + r->psi, *sum = room + r->den, *acc = room + r->acc;
-    T *q = room + r->qbase, *kt = room + r->kt, *v = room + r->v;
-    const T scale = ((const T *)plan->scale)[h];
-    ptrdiff_t stride;
-    for (size_t i = 0; i < m; i++) {
-        const T *src = rows_in(call->q, b, h, t + i, 1, plan->d, room + r->rows, &stride);
-        KERNELS(plan)->pack_t(1, plan->d, src, stride, l2, scale, q + i * plan->d, 1);
-        top[i] = -(T)INFINITY;
-        sum[i] = 0;
-        memset(acc + (ptrdiff_t)i * lda, 0, (size_t)lda * sizeof(T));
-    }
-    for (size_t k = 0; k < call->keys; k += TSA_TILE_TOKENS) {
-        const size_t left = call->keys - k,
-                     n = left < TSA_TILE_TOKENS ? left : TSA_TILE_TOKENS;
-        const T *src = rows_in(call->k, b, g, k, n, plan->d, room + r->rows, &stride);
-        KERNELS(plan)->pack_t(n, plan->d, src, stride, l2, 1, kt, TSA_TILE_TOKENS);
-        src = rows_in(call->v, b, g, k, n, plan->dv, room + r->rows, &stride);
-        KERNELS(plan)->pack_v(n, plan->dv, src, stride, v, lda);
-        for (size_t i = 0; i < m; i++) {
-            size_t seen = n;
-            if (call->causal) { /* query t+i sees keys 0 .. keys - queries + t + i */
-                const size_t end = call->keys - call->tokens + t + i + 1;
-                seen = end <= k ? 0 : end - k < n ? end - k : n;
-            }
-            KERNELS(plan)->softmax(seen, plan->d, kt, TSA_TILE_TOKENS, q + i * plan->d, plan->dv,
-                                   v, lda, top + i, sum + i, acc + (ptrdiff_t)i * lda,
-                                   room + r->weights);
-        }
-    }
-    for (size_t i = 0; i < m; i++) {
-        T *dst = rows_out(call->o, b, h, t + i, plan->dv, room + r->rows, &stride);
-        KERNELS(plan)->divide(plan->dv, acc + (ptrdiff_t)i * lda, sum[i], dst);
-        rows_out_done(call->o, b, h, t + i, 1, plan->dv, room + r->rows);
-    }
-}
-
-static void softmax(const struct tsa_call *call)
-{
-    run_tasks(call, 0, call->batch * call->plan->heads * query_blocks(call), softmax_task);
-}
+#include "engine_softmax_tmpl.h"
 
 const struct tsa_engine ENGINE = {prefill, query, softmax};

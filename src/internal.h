@@ -151,26 +151,47 @@ size_t tsa_merge_scratch_bytes(const struct tsa_plan *plan);
 
 /* -- scratch of one thread (workspace.c) ------------------------------------------------------- */
 
+/* Keys of softmax that start afresh, at absolute positions; and the most tiles of queries that see
+ * packed keys together, and of those keys. */
+#define TSA_SUPER_KEYS 4096
+#define TSA_SOFTMAX_TILES 8
+/* Super-blocks of a row whose sums wait in the scratch of a thread. */
+#define TSA_SOFTMAX_SLOTS 4
+
+/* Softmax uses the same scratch in another way. Offsets in elements of T. */
+struct tsa_softmax_room {
+    size_t queries, keys; /* of a range of queries, and packed keys that it sees; whole tiles */
+    size_t qt;      /* [TSA_SOFTMAX_TILES][d][tile], or [token rows][d] */
+    size_t kt, v;   /* [keys / tile][d][tile], [keys][ldv] */
+    size_t weights; /* [tile][tile], or [3][tile] and [d][TSA_MAX_LANES] */
+    size_t acc, max, den; /* [queries][ldv], [queries] twice: sums so far */
+    size_t part_acc, part_max, part_den; /* the same, of the super-block under way */
+    size_t shrink;  /* [tile] */
+    size_t rows;    /* [tile][max(d, dv)]: rows of another dtype */
+    size_t slots, slot; /* [TSA_SOFTMAX_SLOTS][slot]: max, den, acc of token rows */
+    size_t total;
+};
+
 /* Offsets, in elements of T, of the parts of one thread's scratch: of the plan alone. */
 struct tsa_room {
     size_t queries; /* tokens that pass over the sums together, whole tiles */
     size_t heads;   /* query heads of one kv head that do so */
     size_t keys;    /* a chunk in whole tiles */
     size_t ld_base, ld_psi; /* rows with lanes = monomials: base, decode's psi */
-    size_t qbase;   /* [heads][queries / tile][mono.rows][tile] or [token rows][ld_base]: packed
+    size_t qbase;   /* [heads][queries / tile][1 + mono.rows][tile] or [token rows][ld_base]: packed
                        queries and their lower monomials */
     size_t psi;     /* [block][TSA_TILE_TOKENS], or [token rows][ld_psi] */
     size_t acc;     /* [heads][queries][ldv], or [heads][queries / tile][dv][tile] if turned */
     size_t den;     /* [heads][queries] */
     size_t weights; /* [chunk][TSA_TILE_TOKENS], or [token rows][chunk] for single tokens */
-    size_t kbase;   /* [keys / tile][mono.rows][tile] */
+    size_t kbase;   /* [keys / tile][1 + mono.rows][tile] */
     size_t local;   /* [max(block, tile)][ldv]: sums of a chunk so far, or outputs of a tile */
     size_t turned, vt, local_t; /* [tile][block] of phi, [keys / tile][dv][tile] of v,
                                    [ldv][block] of local: only if the plan turns its updates */
     size_t ones;    /* [block]: their ones column */
     size_t rows;    /* [queries][max(d, dv)]: rows of another dtype */
-    size_t kt, v;   /* [d][TSA_TILE_TOKENS], [TSA_TILE_TOKENS][ldv]: softmax */
-    size_t total;   /* elements */
+    struct tsa_softmax_room softmax;
+    size_t total; /* elements */
 };
 
 /* Query heads that decode a token together: their chains hide the latency of the fma. */
@@ -215,6 +236,7 @@ struct tsa_plan {
     void *coef;          /* T [coef_sets][terms] */
     void *weight;        /* T [coef_sets][F]: (T)(c_m * multiplicity) */
     double weight_max;   /* largest |weight| */
+    bool unit_weights;   /* two terms, the second with weights of 1: rows of queries are psi */
     double scale_max;
     struct tsa_allocator allocator;
     void (*execute)(void *user, size_t count, void (*function)(void *argument, size_t index),

@@ -47,7 +47,7 @@ static size_t tsa_default_chunk(size_t d, size_t dv, size_t terms)
     if (!tsa_monomials_init(&mono, d, terms))
         return 64; /* the plan will be refused */
     const double sums = (double)mono.total * ((double)dv + 1);
-    if (sums < 16 * ((double)d + (double)dv) && dv / 4 >= d)
+    if (terms <= 2) /* fewer features than columns of a row: the window costs more than the sums */
         return 32;
     /* values that leave much of their last 16 columns empty: sums are then dearer */
     const bool ragged = 100 * dv < 85 * tsa_round_up(dv, 16);
@@ -375,6 +375,7 @@ static enum tsa_status set_coefficients(struct tsa_plan *p, const struct tsa_opt
 static enum tsa_status set_weights(struct tsa_plan *p, struct tsa_error *err)
 {
     uint64_t power = 1;
+    p->unit_weights = p->terms == 2;
     for (size_t m = 0; m < p->terms; m++, power *= p->d) {
         struct tsa_tuple tuple;
         uint64_t sum = 0;
@@ -390,6 +391,7 @@ static enum tsa_status set_weights(struct tsa_plan *p, struct tsa_error *err)
                     return bad_coefficient(err, p, set, m, c,
                                            "one that stays finite times its multiplicity");
                 p->weight_max = fmax(p->weight_max, fabs(weight));
+                p->unit_weights = p->unit_weights && (m == 0 || weight == 1);
             }
             f++;
         } while (tsa_tuple_next(&tuple) && f < p->mono.total);

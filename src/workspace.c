@@ -53,6 +53,43 @@ static size_t heads_together(const struct tsa_plan *plan, size_t queries)
     return fit < (double)plan->group ? (size_t)fit : plan->group;
 }
 
+/* Sums of a range of queries, and values of the keys that it sees together, in bytes. */
+#define SOFTMAX_SUMS ((size_t)128 << 10)
+#define SOFTMAX_VALUES ((size_t)128 << 10)
+
+/* Whole tiles that fit in `bytes`, each row of `row` elements: one to TSA_SOFTMAX_TILES. */
+static size_t softmax_tiles(const struct tsa_plan *plan, size_t bytes, size_t row)
+{
+    const size_t fit = bytes / plan->elem / TSA_TILE_TOKENS / row;
+    size_t tiles = 1; /* a power of two: super-blocks are whole groups */
+    while (2 * tiles <= fit && 2 * tiles <= TSA_SOFTMAX_TILES)
+        tiles *= 2;
+    return tiles * TSA_TILE_TOKENS;
+}
+
+static bool softmax_room_init(const struct tsa_plan *plan, struct tsa_softmax_room *r)
+{
+    const size_t tile = TSA_TILE_TOKENS, ldv = plan->layout.ldv, d = plan->d;
+    const size_t widest = d > plan->dv ? d : plan->dv;
+    r->queries = softmax_tiles(plan, SOFTMAX_SUMS, ldv);
+    r->keys = softmax_tiles(plan, SOFTMAX_VALUES, ldv + d);
+    r->total = 0;
+    const size_t rows = r->queries + TSA_ROW_PAD;
+    size_t turned, weights = tile * tile;
+    if (!tsa_size_mul(d, TSA_MAX_LANES, &turned) || !tsa_size_add(turned, 3 * tile, &turned))
+        return false;
+    weights = turned > weights ? turned : weights;
+    return add(&r->total, &r->qt, r->queries, d) &&
+           add(&r->total, &r->kt, r->keys, d) && add(&r->total, &r->v, r->keys, ldv) &&
+           add(&r->total, &r->weights, weights, 1) && add(&r->total, &r->acc, r->queries, ldv) &&
+           add(&r->total, &r->max, rows, 1) && add(&r->total, &r->den, rows, 1) &&
+           add(&r->total, &r->part_acc, r->queries, ldv) &&
+           add(&r->total, &r->part_max, rows, 1) && add(&r->total, &r->part_den, rows, 1) &&
+           add(&r->total, &r->shrink, tile, 1) && add(&r->total, &r->rows, tile, widest) &&
+           tsa_size_mul(TSA_TOKEN_ROWS, ldv + 2, &r->slot) &&
+           add(&r->total, &r->slots, TSA_SOFTMAX_SLOTS, r->slot);
+}
+
 bool tsa_room_init(struct tsa_plan *plan)
 {
     const size_t spill = 2 * TSA_MAX_LANES, tile = TSA_TILE_TOKENS;
@@ -69,7 +106,7 @@ bool tsa_room_init(struct tsa_plan *plan)
     const size_t widest = plan->d > plan->dv ? plan->d : plan->dv;
     const size_t tokens = room->heads * room->queries;
     size_t base, token_base, psi, token_psi, weights, token_weights;
-    if (!tsa_size_mul(plan->mono.rows, tokens, &base) ||
+    if (!tsa_size_mul(plan->mono.rows + 1, tokens, &base) ||
         !tsa_size_mul(TSA_TOKEN_ROWS, room->ld_base, &token_base) ||
         !tsa_size_mul(plan->block, tile, &psi) ||
         !tsa_size_mul(TSA_TOKEN_ROWS, room->ld_psi, &token_psi) ||
@@ -80,15 +117,17 @@ bool tsa_room_init(struct tsa_plan *plan)
         !add(&room->total, &room->acc, tokens, l->ldv) ||
         !add(&room->total, &room->den, tokens, 1) ||
         !add(&room->total, &room->weights, weights > token_weights ? weights : token_weights, 1) ||
-        !add(&room->total, &room->kbase, plan->mono.rows, room->keys) ||
+        !add(&room->total, &room->kbase, plan->mono.rows + 1, room->keys) ||
         !add(&room->total, &room->local, plan->block > tile ? plan->block : tile, l->ldv) ||
         !add(&room->total, &room->turned, plan->turn_update ? tile : 0, plan->block) ||
         !add(&room->total, &room->vt, plan->turn_update ? room->keys : 0, plan->dv) ||
         !add(&room->total, &room->local_t, plan->turn_update ? plan->block : 0, l->ldv) ||
         !add(&room->total, &room->ones, plan->block + TSA_ROW_PAD, 1) ||
         !add(&room->total, &room->rows, room->queries, widest) ||
-        !add(&room->total, &room->kt, plan->d, tile) || !add(&room->total, &room->v, tile, l->ldv))
+        !softmax_room_init(plan, &room->softmax))
         return false;
+    if (room->total < room->softmax.total)
+        room->total = room->softmax.total;
     struct tsa_slot *slot = &plan->slot; /* parts of a state's block, which fits */
     slot->total = 0;
     add(&slot->total, &slot->sums, l->features, l->ldv);

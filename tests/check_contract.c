@@ -26,6 +26,9 @@ static const struct shape shapes[] = {
     { 16, 80, 2, 64, 5, 5, 1, 131, 0, L2, COEF_SHARED, TEMP_PER_HEAD },
     { 17, 5, 1, 7, 2, 1, 2, 30, 0, L2, COEF_SHARED, TEMP_TWO },
     { 33, 24, 3, 16, 1, 1, 1, 100, 0, L2, COEF_TAYLOR, TEMP_TWO },
+    /* two terms, whose features may be the rows themselves; more of them than a block holds */
+    { 17, 33, 2, 32, 4, 2, 2, 100, 0, L2, COEF_FIRST, TEMP_PER_HEAD },
+    { 130, 16, 2, 48, 1, 1, 1, 100, 0, RAW, COEF_TAYLOR, TEMP_TWO },
     /* chunks of several tiles, values in turned tiles or not; of several passes */
     { 5, 20, 3, 130, 2, 1, 1, 280, 0, L2, COEF_TAYLOR, TEMP_TWO },
     { 7, 32, 4, 150, 3, 1, 2, 310, 0, L2, COEF_PER_HEAD, TEMP_PER_HEAD },

@@ -496,6 +496,25 @@ for key in prefill decode tokens_per_s us_per_token state_bytes kv_cache_bytes; 
     check "demo has $key" grep -q "\"$key\":" ../out
 done
 
+# The benchmark's contenders for softmax. Its exit code says whether an output of one was wrong.
+# Those by hand are always there, the others where their library is.
+"$TSA" info >../out
+for isa in $(sed -n 's/^ *usable here *//p' ../out); do
+    check "softmax contenders, $isa" "$TSA" bench --contenders --csv --isa "$isa" --threads 1 \
+        --seconds 1e-6 --repeats 1 softmax:n70:d5:dv7 softmax:n130 softmax-decode:n70:d5:dv7 \
+        softmax-decode:n130
+    mv ../said ../out
+    rows='softmax,hand_sleef softmax,hand_poly7 softmax-decode,hand_sleef softmax-decode,hand_poly7'
+    grep -q '^# openblas .* 1 thread$' ../out &&
+        rows="$rows softmax,openblas_online softmax,openblas_nomax softmax-decode,openblas_gemv"
+    grep -q '^# libxsmm .* target ' ../out &&
+        rows="$rows softmax,libxsmm_sleef softmax,libxsmm_poly7"
+    for row in $rows; do
+        is_twice() { [ "$(grep -c "^${1%,*}:.*,${1#*,},$isa,f32,1," ../out)" -eq 2 ]; }
+        check "softmax contenders, $isa: $row" is_twice "$row"
+    done
+done
+
 # Tensors of a trained network, with outputs computed elsewhere in f64.
 if [ -r "$TSA_DATA_DIR/story_q.npy" ]; then
     story() {

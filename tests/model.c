@@ -133,6 +133,14 @@ void model_head_copy(const struct model *m, struct model_head *dst, const struct
 #define QNAN 0x7ff8000000000000u
 #include "model_tmpl.h"
 
+void model_normalise(const struct model *m, const void *x, void *y)
+{
+    if (m->dtype == TSA_F32)
+        normalise_f32(m, x, y);
+    else
+        normalise_f64(m, x, y);
+}
+
 void model_append(const struct model *m, struct model_head *s, const void *k, const void *v)
 {
     if (m->dtype == TSA_F32)

@@ -39,6 +39,9 @@ struct model_head *model_head_new(const struct model *m);
 void model_head_free(struct model_head *s);
 void model_head_copy(const struct model *m, struct model_head *dst, const struct model_head *src);
 
+/* A row of d elements as it is used: y = x / |x|, or x where the plan does not normalise. */
+void model_normalise(const struct model *m, const void *x, void *y);
+
 /* One token of one kv head: put (k, v) into the window, without folding. */
 void model_append(const struct model *m, struct model_head *s, const void *k, const void *v);
 /* Fold the window if it holds `chunk` tokens. */

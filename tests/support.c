@@ -266,7 +266,9 @@ void problem_make(struct problem *p, const struct shape *shape, uint64_t seed)
         for (size_t m = 0; m < s->terms; m++) {
             double *c = &p->coefficient[h * s->terms + m];
             factorial = m == 0 ? 1 : factorial * (double)m;
-            *c = s->coefficients == COEF_TAYLOR ? 1 / factorial : odd_coefficients[m];
+            const bool taylor =
+                s->coefficients == COEF_TAYLOR || (s->coefficients == COEF_FIRST && m > 0);
+            *c = taylor ? 1 / factorial : odd_coefficients[m];
             if (s->coefficients == COEF_PER_HEAD)
                 *c *= 1 + 0.031 * (double)(h * m);
         }

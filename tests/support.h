@@ -82,7 +82,8 @@ struct tsa_tensor from_batch(struct tsa_tensor x, size_t batch);
 
 /* -- problems ---------------------------------------------------------------------------------- */
 
-enum coefficients { COEF_TAYLOR, COEF_SHARED, COEF_PER_HEAD };
+/* COEF_FIRST: Taylor but for c_0. */
+enum coefficients { COEF_TAYLOR, COEF_SHARED, COEF_PER_HEAD, COEF_FIRST };
 enum temperatures { TEMP_TWO, TEMP_SHARED, TEMP_PER_HEAD };
 
 struct shape {
