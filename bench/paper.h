@@ -215,8 +215,10 @@ struct paper_race {
 /* Enter a problem string. */
 struct paper_racer *paper_enter(struct paper_race *race, const char *name, const char *problem,
                                 enum tsa_dtype dtype, int threads);
-/* Enter what contenders there are, for an operator that was entered: "NAME: CONTENDER". */
-void paper_enter_contenders(struct paper_race *race, const struct paper_racer *beside);
+/* Enter what contenders there are, for an operator that was entered: "NAME: CONTENDER".
+ * Or of these only one by its name, unless that is NULL. */
+void paper_enter_contenders(struct paper_race *race, const struct paper_racer *beside,
+                            const char *only);
 /* Verify and time all in turn. */
 bool paper_race_run(struct paper_race *race);
 void paper_race_clear(struct paper_race *race);

@@ -59,7 +59,8 @@ struct paper_racer *paper_enter(struct paper_race *race, const char *name, const
     return r;
 }
 
-void paper_enter_contenders(struct paper_race *race, const struct paper_racer *beside)
+void paper_enter_contenders(struct paper_race *race, const struct paper_racer *beside,
+                            const char *only)
 {
     if (!beside || beside->op->in.dtype != TSA_F32 || tsa_plan_threads(beside->op->plan) != 1)
         return;
@@ -67,6 +68,10 @@ void paper_enter_contenders(struct paper_race *race, const struct paper_racer *b
         struct contender *c = contender_create(i, &beside->op->problem, race->run->machine.unit);
         if (!c)
             continue;
+        if (only && strcmp(only, contender_name(c)) != 0) {
+            contender_destroy(c);
+            continue;
+        }
         struct paper_racer *r = next(race, "");
         if (!r) {
             contender_destroy(c);

@@ -22,6 +22,7 @@ struct course {
     double n[MOST_SIZES], softmax[MOST_SIZES], states[MOST_SIZES], paper_chunk[MOST_SIZES];
     double best_softmax[MOST_SIZES]; /* of ours and of contenders */
     char best_name[48];              /* whose the last of these is */
+    char peer_name[48];              /* the contender that was the fastest at first, if any */
     size_t count;
 };
 
@@ -37,6 +38,8 @@ static void course_add(struct course *c, size_t n, const struct paper_race *race
     c->paper_chunk[i] = seconds_of(paper_find(race, "chunk 256"));
     if (!softmax)
         return;
+    if (peer && !c->peer_name[0])
+        snprintf(c->peer_name, sizeof c->peer_name, "%s", strchr(peer->name, ' ') + 1);
     snprintf(c->best_name, sizeof c->best_name, "tsa_softmax");
     if (peer && peer->seconds < softmax->seconds) {
         c->best_softmax[i] = peer->seconds;
@@ -73,10 +76,10 @@ static bool prefill_at(const struct paper_run *run, struct paper_table *t, struc
     paper_progress(run, "prefill, N = %zu", n);
     if (everything) {
         snprintf(problem, sizeof problem, "softmax:n%zu:d16:dv64", n);
-        paper_enter_contenders(&race, paper_enter(&race, "softmax", problem, TSA_F32, 1));
+        paper_enter_contenders(&race, paper_enter(&race, "softmax", problem, TSA_F32, 1), NULL);
     }
     snprintf(problem, sizeof problem, "prefill:n%zu:d16:dv64:t3", n);
-    paper_enter_contenders(&race, paper_enter(&race, "states", problem, TSA_F32, 1));
+    paper_enter_contenders(&race, paper_enter(&race, "states", problem, TSA_F32, 1), NULL);
     if (everything) {
         snprintf(problem, sizeof problem, "prefill:n%zu:d16:dv64:t3:c256", n);
         paper_enter(&race, "chunk 256", problem, TSA_F32, 1);
@@ -216,7 +219,8 @@ static bool longer_at(const struct paper_run *run, struct paper_table *t, struct
     paper_progress(run, "prefill, N = %zu%s", n, softmax ? ", softmax too" : "");
     if (softmax) {
         snprintf(problem, sizeof problem, "softmax:n%zu:d16:dv64", n);
-        paper_enter_contenders(&race, paper_enter(&race, "softmax", problem, TSA_F32, 1));
+        paper_enter_contenders(&race, paper_enter(&race, "softmax", problem, TSA_F32, 1),
+                               c->peer_name[0] ? c->peer_name : NULL);
     }
     snprintf(problem, sizeof problem, "prefill:n%zu:d16:dv64:t3", n < piece ? n : piece);
     struct paper_racer *states = paper_enter(&race, "states", problem, TSA_F32, 1);
@@ -270,12 +274,14 @@ bool paper_longer(const struct paper_run *run, struct paper_experiment *e)
     struct paper_table *t =
         paper_table(e, "", "Beyond the paper's lengths, measured", heads, PAPER_COUNT(heads));
 
-    snprintf(e->setting, sizeof e->setting,
-             "As experiment 5, measured where the paper extrapolates its lines: softmax to N = "
-             "%zu, states to N = %zu. Beyond %zu tokens a sequence is fed in pieces of that many, "
-             "the same rows again; its error is that of the first piece. The columns \"from the "
-             "first\" divide by the first line's time continued with the exponent 2 or 1.",
-             last_softmax, last, last_softmax);
+    snprintf(
+        e->setting, sizeof e->setting,
+        "As experiment 5, measured where the paper extrapolates its lines: softmax to N = "
+        "%zu, states to N = %zu. Beyond %zu tokens a sequence is fed in pieces of that many, "
+        "the same rows again; its error is that of the first piece. "
+        "Of the contenders the one that is the fastest at first goes on. The columns \"from the "
+        "first\" divide by the first line's time continued with the exponent 2 or 1.",
+        last_softmax, last, last_softmax);
     for (size_t n = first; n <= last; n *= 2) {
         const bool softmax = n <= last_softmax && next <= LONGEST_SECONDS;
         if (n <= last_softmax && !softmax)
@@ -328,10 +334,10 @@ static bool decode_at(const struct paper_run *run, struct paper_table *t, struct
     paper_progress(run, "decoding after %zu tokens", n);
     if (softmax) {
         snprintf(problem, sizeof problem, "softmax-decode:n%zu:d16:dv64", n);
-        paper_enter_contenders(&race, paper_enter(&race, "softmax", problem, TSA_F32, 1));
+        paper_enter_contenders(&race, paper_enter(&race, "softmax", problem, TSA_F32, 1), NULL);
     }
     snprintf(problem, sizeof problem, "decode:n%zu:d16:dv64:t3", n);
-    paper_enter_contenders(&race, paper_enter(&race, "states", problem, TSA_F32, 1));
+    paper_enter_contenders(&race, paper_enter(&race, "states", problem, TSA_F32, 1), NULL);
     const bool done = paper_race_run(&race);
     if (done) {
         const struct paper_racer *a = paper_find(&race, "softmax"),
