@@ -145,7 +145,7 @@ double bench_row_error(const struct bench_inputs *in, const struct bench_problem
     }
     for (size_t c = 0; c < p->dv; c++) {
         const double error = fabs(get(o, in->dtype, (ptrdiff_t)c) - num[c] / den);
-        if (!(error <= worst))
+        if (!(error <= worst) && !isnan(worst))
             worst = error; /* a NaN stays */
     }
     free(num);

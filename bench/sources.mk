@@ -38,3 +38,10 @@ libbench_neon_la_SOURCES = bench/peak_neon.c
 libbench_neon_la_CPPFLAGS = $(AM_CPPFLAGS) -DTSA_BENCH_FLAGS='"$(TSA_NEON_CFLAGS) $(CFLAGS)"'
 libbench_neon_la_CFLAGS = $(AM_CFLAGS) $(TSA_NEON_CFLAGS) $(SLEEF_CFLAGS)
 endif
+
+# The experiments of the paper, `tsa paper`.
+TSA_BENCH_SOURCES += bench/paper.h bench/paper.c bench/paper_beyond.c bench/paper_facts.c \
+	bench/paper_model.c bench/paper_order.c bench/paper_plot.c bench/paper_race.c \
+	bench/paper_rank.c bench/paper_report.c bench/paper_result.c bench/paper_series.c \
+	bench/paper_size.c bench/paper_time.c
+TSA_DOCS += doc/paper.md

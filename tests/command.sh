@@ -36,7 +36,7 @@ fails() {
     rm -f o.npy
     "$TSA" "$@" >../out 2>../err
     found=$?
-    case ${1:-} in attend | size | info | demo) start="tsa $1: " ;; *) start='tsa: ' ;; esac
+    case ${1:-} in attend | size | info | demo | paper) start="tsa $1: " ;; *) start='tsa: ' ;; esac
     if [ $found -ne "$code" ]; then complain "exit $found, not $code: tsa $*"
     elif [ -s ../out ]; then complain "text on stdout: tsa $*"
     elif [ "$(wc -l <../err)" -ne 1 ]; then complain "not one line on stderr: tsa $*"
@@ -538,6 +538,55 @@ if [ -r "$TSA_DATA_DIR/story_q.npy" ]; then
 else
     echo "no story files in $TSA_DATA_DIR: not compared"
 fi
+
+# The paper's experiments, the quick form: exact facts hold, whatever the instruction set, and the
+# files are there.
+for list in 0 14 1,,2 1, x ''; do
+    fails 2 "--only: '$list' found; wanted numbers from 1 to 13" paper --quick --only "$list"
+done
+fails 2 "--isa: 'sse' found" paper --quick --isa sse
+fails 2 "'extra': unexpected" paper --quick extra
+fails 2 "--out: '' found" paper --quick --out ''
+fails 1 'nosuch/deep: cannot be made: No such' paper --quick --out nosuch/deep
+fails 1 'q.npy: not a folder' paper --quick --out q.npy
+works paper --quick --out paper --json
+check 'no exact fact fails' test "$(number fail)" = 0
+check 'exact facts were looked at' test "$(number hold)" -ge 20
+for kind in 'elements per head, n = 3' 'differences over their bounds, all draws' \
+    'compensated sums: differences over their bounds' 'negative entries, n = 5' \
+    'cache at 131,072 tokens' 'errors over the bound of the remainder'; do
+    check "paper looks at '$kind'" grep -q "^[0-9]*,\"*.*$kind.*,yes,reproduced," paper/figures.csv
+done
+check 'the JSON is in its file too' sh -c "tr -d ' ' <../out >a && tr -d ' ' <paper/paper.json >b && cmp a b"
+ranks=1
+if grep -q 'not built: no LAPACKE' ../out; then ranks=0; fi
+for number in 01 02 03 04 05 06 07 08 09 10 11 12 13; do
+    [ $number$ranks = 040 ] || check "a table of experiment $number" ls paper/$number-*.csv
+done
+check 'a row for every number of terms' test "$(grep -c '^[1-6],' paper/01-lossless.csv)" = 6
+check 'the size of the paper' grep -q '^3,9945,' paper/08-order.csv
+check 'the figures in Markdown' grep -q '| elements per head, n = 3 | 9,945 | 9,945 |' paper/paper.md
+for file in paper/*.csv; do
+    check "columns of $file have names of their own" test -z "$(sed -e 's/, / /g' -e 1q "$file" |
+        tr , '\n' | sort | uniq -d)"
+done
+check 'no temporary file' test -z "$(find paper -name '.tsa-*')"
+plots=$(find paper -name '*.gp' | wc -l)
+check 'scripts of plots' test "$plots" -ge 8
+if command -v gnuplot >/dev/null 2>&1; then
+    check 'plots in the page' test "$(grep -c '<svg' paper/paper.html)" = "$plots"
+    check 'ids are unique' test -z "$(grep -o "id=['\"][^'\"]*" paper/paper.html | sort | uniq -d)"
+fi
+check 'a run without gnuplot' env PATH=/nonexistent "$TSA" paper --quick --only 11 --out plain
+check 'without gnuplot the page says so' grep -q 'gnuplot was not found' plain/paper.html
+check 'and has the tables' grep -q '<td>-6</td>' plain/paper.html
+check 'but no plots' test -z "$(grep -l '<svg' plain/*.html)"
+works paper --quick --only 1,2,11 --isa scalar --out scalar
+for file in 01-lossless.csv 02-additive.csv 11-signed.csv; do
+    check "the same figures without vectors: $file" cmp paper/$file scalar/$file
+done
+prints '^13  short' paper --list
+rm -rf paper plain scalar a b
 
 echo "command: $good passed, $bad failed"
 [ $bad -eq 0 ]

@@ -11,6 +11,7 @@
 
 #include "bench.h"
 #include "cmd.h"
+#include "paper.h"
 
 static const char help[] =
     "usage: tsa COMMAND [options]\n"
@@ -21,6 +22,7 @@ static const char help[] =
     "  attend    attention on .npy files\n"
     "  size      features and state bytes of a shape, and when a key/value cache is larger\n"
     "  bench     time problems such as prefill:b1:h8:n8192:d16:dv64:t3\n"
+    "  paper     the experiments of the paper on this machine, as a report\n"
     "  info      version, instruction sets, threads\n"
     "\n"
     "tsa COMMAND --help tells the options. Exit status: 0 done, 1 failure, 2 usage.\n"
@@ -31,15 +33,15 @@ static const struct {
     const char *word, *name;
     int (*run)(int argc, char **argv);
 } commands[] = {
-    {"attend", "tsa attend", cmd_attend}, {"bench", "tsa bench", tsa_bench_main},
-    {"demo", "tsa demo", cmd_demo},       {"info", "tsa info", cmd_info},
-    {"size", "tsa size", cmd_size},
+    {"attend", "tsa attend", cmd_attend},   {"bench", "tsa bench", tsa_bench_main},
+    {"demo", "tsa demo", cmd_demo},         {"info", "tsa info", cmd_info},
+    {"paper", "tsa paper", tsa_paper_main}, {"size", "tsa size", cmd_size},
 };
 
 static int dispatch(int argc, char **argv)
 {
     if (argc < 2)
-        return cmd_usage("wanted a command: attend, bench, demo, info or size");
+        return cmd_usage("wanted a command: attend, bench, demo, info, paper or size");
     const char *word = argv[1];
     if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0) {
         fputs(help, stdout);
@@ -57,7 +59,8 @@ static int dispatch(int argc, char **argv)
     }
     if (strcmp(word, "state") == 0)
         return cmd_usage("state: not in this version");
-    return cmd_usage("'%s' found; wanted a command: attend, bench, demo, info or size", word);
+    return cmd_usage("'%s' found; wanted a command: attend, bench, demo, info, paper or size",
+                     word);
 }
 
 int main(int argc, char **argv)

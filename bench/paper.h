@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: MIT */
+/* Types shared by the files of `tsa paper`: the paper's experiments, run again on this machine. */
+#ifndef TSA_BENCH_PAPER_H
+#define TSA_BENCH_PAPER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "bench.h"
+
+/* The subcommand: argv[0] is its name. Returns the exit code. */
+int tsa_paper_main(int argc, char **argv);
+
+/* -- what an experiment comes to (paper_result.c) --------------------------------------------- */
+
+#define PAPER_COLUMNS 16
+#define PAPER_SERIES 8
+/* Draws of the inputs where a figure depends on them. */
+#define PAPER_SEEDS 20
+
+enum paper_verdict {
+    PAPER_REPRODUCED,
+    PAPER_DIFFERS,
+    PAPER_NO_FIGURE, /* the paper has none */
+    PAPER_NOT_RUN
+};
+
+/* A figure of the paper beside ours. Numbers that are unknown or do not apply are NaN. */
+struct paper_figure {
+    char name[120], why[320];
+    double paper, ours;
+    double low, high; /* over the draws */
+    bool exact;       /* true on any machine: if it differs, the command fails */
+    enum paper_verdict verdict;
+};
+
+/* Text, or a number if the text is empty; NaN prints as nothing. */
+struct paper_cell {
+    double value;
+    char text[48];
+};
+
+struct paper_table {
+    char name[32]; /* of its file, "" for the first of an experiment */
+    char title[200];
+    char heads[PAPER_COLUMNS][48];
+    size_t columns, rows;
+    struct paper_cell (*cells)[PAPER_COLUMNS];
+};
+
+/* Columns of a table of the same experiment against another one. */
+struct paper_plot {
+    char name[32], title[120], y_label[64];
+    bool log_x, log_y;
+    size_t table, x, count;
+    size_t y[PAPER_SERIES];
+    char *svg; /* drawn, or NULL */
+};
+
+struct paper_experiment {
+    int number;
+    const char *id, *title;
+    char setting[800], note[1200];
+    struct paper_figure figures[24];
+    struct paper_table tables[6];
+    struct paper_plot plots[3];
+    size_t figure_count, table_count, plot_count;
+};
+
+/* Statistics over the draws; the first is that of the first seed. */
+struct paper_spread {
+    double first, low, high, median, mean, deviation;
+};
+struct paper_spread paper_spread_of(const double *values, size_t count);
+
+#define PAPER_COUNT(array) (sizeof(array) / sizeof *(array))
+struct paper_table *paper_table(struct paper_experiment *e, const char *name, const char *title,
+                                const char *const *heads, size_t columns);
+/* A new row of numbers, NaN beyond `count`; and text instead of one of them. */
+void paper_row(struct paper_table *t, const double *values, size_t count);
+void paper_row_text(struct paper_table *t, size_t column, const char *text);
+/* The last column that is filled. */
+double paper_cell_value(const struct paper_table *t, size_t row, size_t column);
+struct paper_plot *paper_plot(struct paper_experiment *e, const char *name, const char *title,
+                              size_t table, size_t x, const size_t *y, size_t count);
+void paper_add_note(struct paper_experiment *e, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+void paper_experiment_clear(struct paper_experiment *e);
+
+/* Figures, each judged by its rule (doc/paper.md, "Verdicts"); `why` explains a difference and may
+ * be NULL. */
+
+/* Equal to what the paper has (NaN: to what theory has). An exact fact. */
+void paper_equal(struct paper_experiment *e, const char *name, double paper, double wanted,
+                 double ours);
+/* At most a derived bound, or at least it. An exact fact. */
+void paper_at_most(struct paper_experiment *e, const char *name, double bound, double ours);
+void paper_at_least(struct paper_experiment *e, const char *name, double bound, double ours);
+/* A rounding error: the median over the draws at most four times the paper's. */
+void paper_rounding(struct paper_experiment *e, const char *name, double paper,
+                    const struct paper_spread *ours);
+/* It depends on the draw: the paper's lies within ours. */
+void paper_drawn(struct paper_experiment *e, const char *name, double paper,
+                 const struct paper_spread *ours, const char *why);
+/* It depends on the draw: ours meet the range that the paper has. */
+void paper_within(struct paper_experiment *e, const char *name, double low, double high,
+                  const struct paper_spread *ours);
+/* Something that the paper says: true in most of the draws, `holds` of them. */
+void paper_claim(struct paper_experiment *e, const char *name, size_t holds);
+/* An exponent of growth: within 0.25. */
+void paper_exponent(struct paper_experiment *e, const char *name, double paper, double theory,
+                    double ours);
+/* It depends on the machine: within a quarter. */
+void paper_speed(struct paper_experiment *e, const char *name, double paper, double ours,
+                 const char *why);
+/* The paper has no figure, or we have none. */
+void paper_ours(struct paper_experiment *e, const char *name, double ours, const char *why);
+void paper_not_run(struct paper_experiment *e, const char *name, double paper, const char *why);
+
+/* -- inputs and reference (paper_model.c) ----------------------------------------------------- */
+
+/* One sequence of one head, rows of doubles. */
+struct paper_draw {
+    size_t n, d, dv;
+    double *q, *k, *v;
+};
+
+/* Independent normal numbers; `unit`: rows of q and k divided by their length. */
+bool paper_draw_create(struct paper_draw *draw, size_t n, size_t d, size_t dv, uint64_t seed,
+                       bool unit);
+void paper_draw_destroy(struct paper_draw *draw);
+
+/* How the library is asked. Rows are taken as they are: a draw is normalised, or not. */
+struct paper_model {
+    size_t terms, chunk; /* chunk 0: by the shape */
+    double a;
+    enum tsa_dtype dtype;
+    const char *isa;
+};
+
+bool paper_plan(const struct paper_model *model, const struct paper_draw *draw,
+                struct tsa_plan **plan);
+struct tsa_tensor paper_rows(double *rows, size_t width);
+/* Outputs by the library's states, and by its softmax. */
+bool paper_states(const struct paper_model *model, const struct paper_draw *draw, double *o);
+bool paper_softmax(const struct paper_model *model, const struct paper_draw *draw, double *o);
+/* Say what a call said, and return false. */
+bool paper_fail(enum tsa_status status, const struct tsa_error *err);
+bool paper_no_memory(void);
+
+/* The truncated exponential. */
+double paper_series(size_t terms, double x);
+double paper_dot(const double *a, const double *b, size_t width);
+/* The materialised causal kernel, and the outputs from it; `bound`, unless NULL, gets for each
+ * output a bound of the rounding error of any schedule of chains no longer than `chain`. */
+bool paper_explicit(const struct paper_model *model, const struct paper_draw *draw, double chain,
+                    double *o, double *bound);
+/* The larger error; a NaN is the largest. */
+double paper_worse(double a, double b);
+double paper_max_difference(const double *a, const double *b, size_t count);
+/* Two measures of error: the Frobenius norm of the difference over that of `exact`, and the largest
+ * difference over the largest of `exact`. */
+double paper_relative_l2(const double *o, const double *exact, size_t count);
+double paper_relative_max(const double *o, const double *exact, size_t count);
+/* The paper's states in plain loops: rows of binom(d+m-1, m) monomials times sqrt(multiplicity),
+ * m < terms, one after another. */
+void paper_features(const double *x, size_t d, size_t terms, double *out);
+/* Slope of log y against log x over the rows where both are finite. */
+double paper_fit(const double *x, const double *y, size_t count, double *intercept);
+
+/* -- experiments ------------------------------------------------------------------------------ */
+
+struct paper_run {
+    bool quick;
+    const char *isa;
+    struct bench_machine machine; /* only `unit` and `cpu` of a quick run */
+    struct bench_timing timing;
+    const char *out;
+};
+
+/* A line on stderr while the command works, unless it is quick. */
+void paper_progress(const struct paper_run *run, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+typedef bool paper_function(const struct paper_run *run, struct paper_experiment *e);
+paper_function paper_lossless, paper_additive, paper_rescan; /* paper_facts.c */
+paper_function paper_converge, paper_signed;                 /* paper_series.c */
+paper_function paper_rank;                                   /* paper_rank.c */
+paper_function paper_prefill, paper_longer, paper_decode;    /* paper_time.c */
+paper_function paper_order, paper_short;                     /* paper_order.c */
+paper_function paper_sizes;                                  /* paper_size.c */
+paper_function paper_beyond;                                 /* paper_beyond.c */
+
+/* -- speed against others (paper_race.c) ------------------------------------------------------ */
+
+#define PAPER_RACERS 20
+
+/* What is timed in turn: the library's operators and contenders, each verified before. */
+struct paper_race {
+    const struct paper_run *run;
+    struct paper_racer {
+        char name[48];
+        struct bench_op_state *op; /* NULL: a contender */
+        struct contender *contender;
+        struct bench_op_state *inputs; /* of a contender */
+        size_t passes;                 /* over the tokens, one after another into the same states */
+        double seconds, median, error; /* of one pass, or of one token decoded */
+    } racers[PAPER_RACERS];
+    size_t count;
+    int repeats; /* 0: as the run */
+    bool failed;
+};
+
+/* Enter a problem string. */
+struct paper_racer *paper_enter(struct paper_race *race, const char *name, const char *problem,
+                                enum tsa_dtype dtype, int threads);
+/* Enter what contenders there are, for an operator that was entered: "NAME: CONTENDER".
+ * Or of these only one by its name, unless that is NULL. */
+void paper_enter_contenders(struct paper_race *race, const struct paper_racer *beside,
+                            const char *only);
+/* Verify and time all in turn. */
+bool paper_race_run(struct paper_race *race);
+void paper_race_clear(struct paper_race *race);
+/* The one of that name, or NULL. */
+const struct paper_racer *paper_find(const struct paper_race *race, const char *name);
+/* The fastest of those whose name begins so, or NULL. */
+const struct paper_racer *paper_fastest(const struct paper_race *race, const char *prefix);
+
+/* -- files (paper_report.c, paper_plot.c) ----------------------------------------------------- */
+
+/* Where gnuplot writes them: name.gp and name.svg in the folder `out`. False only if a file cannot
+ * be written; *drawn is false without gnuplot. */
+bool paper_draw_plot(const char *out, const struct paper_experiment *e, struct paper_plot *plot,
+                     bool *drawn);
+/* A number as a person reads it: 9,945, 0.0123, 6.5e-04. Returns text of 32 bytes. */
+const char *paper_number(double x, char *text);
+/* All files; an exit code. `json` also goes to standard output. */
+int paper_report(const struct paper_run *run, struct paper_experiment *experiments, size_t count,
+                 bool json);
+
+#endif

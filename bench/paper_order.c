@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: MIT */
+/* `tsa paper`, what a term and a chunk cost: the sweep over the order (section 5.7 of the paper),
+ * and short sequences. */
+#include "config.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "paper.h"
+
+enum { D = 16, DV = 64, MOST_TERMS = 6, FROBENIUS = 0, MAXIMUM = 1, MEASURES = 2 };
+
+static const char *const measure_name[MEASURES] = {"Frobenius", "maximum"};
+
+/* Against softmax in f64, by number of terms and draw. */
+struct order_errors {
+    double of[MEASURES][MOST_TERMS][PAPER_SEEDS];
+};
+
+static bool order_errors(const struct paper_run *run, size_t n, size_t seed,
+                         struct order_errors *errors)
+{
+    struct paper_draw draw;
+    double *exact = malloc(n * DV * sizeof *exact), *o = malloc(n * DV * sizeof *o);
+    bool done = exact && o;
+    if (!done)
+        paper_no_memory();
+    /* the direct form: the same polynomial, without a fold */
+    struct paper_model model = {1, n, 2, TSA_F64, run->isa};
+    done = done && paper_draw_create(&draw, n, D, DV, seed + 1, true);
+    if (!done)
+        goto out;
+    done = paper_softmax(&model, &draw, exact);
+    for (; done && model.terms <= MOST_TERMS; model.terms++) {
+        done = paper_states(&model, &draw, o);
+        errors->of[FROBENIUS][model.terms - 1][seed] = paper_relative_l2(o, exact, n * DV);
+        errors->of[MAXIMUM][model.terms - 1][seed] = paper_relative_max(o, exact, n * DV);
+    }
+    paper_draw_destroy(&draw);
+out:
+    free(exact);
+    free(o);
+    return done;
+}
+
+/* The states in f32, as the paper computed. */
+static bool order_error_f32(const struct paper_run *run, size_t n, size_t terms, double *error)
+{
+    struct paper_draw draw;
+    struct paper_model model = {terms, 0, 2, TSA_F64, run->isa};
+    double *exact = malloc(n * DV * sizeof *exact), *o = malloc(n * DV * sizeof *o);
+    bool done = exact && o;
+    if (!done)
+        paper_no_memory();
+    done = done && paper_draw_create(&draw, n, D, DV, 1, true);
+    if (done) {
+        done = paper_softmax(&model, &draw, exact);
+        model.dtype = TSA_F32;
+        done = done && paper_states(&model, &draw, o);
+        *error = paper_relative_l2(o, exact, n * DV);
+        paper_draw_destroy(&draw);
+    }
+    free(exact);
+    free(o);
+    return done;
+}
+
+struct order_times {
+    double seconds[MOST_TERMS], rounding[MOST_TERMS], flops[MOST_TERMS], softmax;
+};
+
+static bool order_times(const struct paper_run *run, size_t n, struct order_times *times)
+{
+    struct paper_race race = {.run = run};
+    const size_t most = run->quick ? 4 : MOST_TERMS;
+    char problem[96], name[16];
+    paper_progress(run, "time of 1 to %zu terms", most);
+    snprintf(problem, sizeof problem, "softmax:n%zu:d16:dv64", n);
+    paper_enter(&race, "softmax", problem, TSA_F32, 1);
+    for (size_t i = 0; i < most; i++) {
+        snprintf(problem, sizeof problem, "prefill:n%zu:d16:dv64:t%zu", n, i + 1);
+        snprintf(name, sizeof name, "n = %zu", i + 1);
+        paper_enter(&race, name, problem, TSA_F32, 1);
+    }
+    const bool done = paper_race_run(&race);
+    for (size_t i = 0; i < MOST_TERMS; i++) {
+        snprintf(name, sizeof name, "n = %zu", i + 1);
+        const struct paper_racer *r = done ? paper_find(&race, name) : NULL;
+        times->seconds[i] = r ? r->seconds : NAN;
+        times->rounding[i] = r ? r->error : NAN;
+        times->flops[i] = r ? bench_problem_flops(&r->op->problem, r->op->chunk) : NAN;
+    }
+    times->softmax = done ? race.racers[0].seconds : NAN;
+    paper_race_clear(&race);
+    return done;
+}
+
+static void error_figures(struct paper_experiment *e, const struct order_errors *errors)
+{
+    char name[120];
+    for (int m = 0; m < MEASURES; m++) {
+        struct paper_spread spread = paper_spread_of(errors->of[m][2], PAPER_SEEDS);
+        snprintf(name, sizeof name, "relative error (%s), n = 3", measure_name[m]);
+        paper_drawn(e, name, 6.5e-4, &spread, NULL);
+        for (size_t i = 1; i + 1 < MOST_TERMS; i++) {
+            double ratios[PAPER_SEEDS];
+            for (size_t s = 0; s < PAPER_SEEDS; s++)
+                ratios[s] = errors->of[m][i][s] / errors->of[m][i + 1][s];
+            spread = paper_spread_of(ratios, PAPER_SEEDS);
+            snprintf(name, sizeof name, "error ratio (%s), n = %zu to %zu (paper: 10 to 18)",
+                     measure_name[m], i + 1, i + 2);
+            paper_within(e, name, 10, 18, &spread);
+        }
+    }
+}
+
+static void order_figures(const struct paper_run *run, struct paper_experiment *e,
+                          const struct order_errors *errors, const struct order_times *times)
+{
+    char why[240];
+    const double three = (double)tsa_state_elements(D, DV, 3);
+    const double four = (double)tsa_state_elements(D, DV, 4);
+    paper_equal(e, "elements per head, n = 3", 9945, 9945, three);
+    paper_equal(e, "state of n = 4 over that of n = 3, one digit", 6.3, 6.3,
+                round(10 * four / three) / 10);
+    if (run->quick) {
+        paper_not_run(e, "errors at N = 2,048, and times", NAN, "not measured by --quick");
+        return;
+    }
+    error_figures(e, errors);
+    snprintf(why, sizeof why, "the operations of a token grow by %.1f, window included",
+             times->flops[3] / times->flops[2]);
+    paper_speed(e, "time of n = 4 over that of n = 3", 14, times->seconds[3] / times->seconds[2],
+                why);
+    paper_speed(e, "tsa_softmax, ms", 32.7, times->softmax * 1e3,
+                "another machine and another program");
+}
+
+/* The line of i + 1 terms. */
+static bool order_row(const struct paper_run *run, struct paper_table *t, size_t n, size_t i,
+                      const struct order_errors *errors, const struct order_times *times)
+{
+    const double elements = (double)tsa_state_elements(D, DV, i + 1);
+    double f32 = NAN, row[14] = {(double)i + 1, elements};
+    if (!(run->quick && i >= 4) && !order_error_f32(run, n, i + 1, &f32))
+        return false;
+    for (size_t m = 0; m < MEASURES; m++) {
+        const struct paper_spread spread = paper_spread_of(errors->of[m][i], PAPER_SEEDS);
+        row[2 + 3 * m] = spread.first;
+        row[3 + 3 * m] = spread.low;
+        row[4 + 3 * m] = spread.high;
+    }
+    row[8] = f32;
+    row[9] = times->seconds[i] * 1e3;
+    row[10] = times->rounding[i];
+    row[11] = times->softmax / times->seconds[i];
+    row[12] = i ? errors->of[FROBENIUS][i - 1][0] / errors->of[FROBENIUS][i][0] : NAN;
+    row[13] = i ? times->seconds[i] / times->seconds[i - 1] : NAN;
+    paper_row(t, row, 14);
+    return true;
+}
+
+bool paper_order(const struct paper_run *run, struct paper_experiment *e)
+{
+    static const char *const heads[] = {"n",
+                                        "elements",
+                                        "relative error (Frobenius), f64",
+                                        "Frobenius least",
+                                        "Frobenius largest",
+                                        "relative error (maximum), f64",
+                                        "maximum least",
+                                        "maximum largest",
+                                        "relative error (Frobenius), f32 states",
+                                        "ms",
+                                        "rounding error",
+                                        "tsa_softmax / states",
+                                        "error ratio",
+                                        "time ratio"};
+    static const size_t error_series[] = {2, 5, 8}, time_series[] = {9};
+    static struct order_errors errors;
+    const size_t n = run->quick ? 256 : 2048;
+    struct order_times times;
+    struct paper_table *t = paper_table(e, "", "Truncation order", heads, PAPER_COUNT(heads));
+
+    snprintf(e->setting, sizeof e->setting,
+             "N = %zu, d = %d, dv = %d, a = 2, unit rows, normal values, one thread. Errors "
+             "against causal softmax in f64, least and largest of 20 draws, by two measures as in "
+             "experiment 10; beside them the states in f32. Times: tsa_prefill in f32 with the "
+             "default chunk and tsa_softmax, in turn.",
+             n, D, DV);
+    paper_progress(run, "errors of 1 to %d terms over %d draws", MOST_TERMS, PAPER_SEEDS);
+    for (size_t s = 0; s < PAPER_SEEDS; s++)
+        if (!order_errors(run, n, s, &errors))
+            return false;
+    if (!order_times(run, n, &times))
+        return false;
+    for (size_t i = 0; i < MOST_TERMS; i++)
+        if (!order_row(run, t, n, i, &errors, &times))
+            return false;
+    struct paper_plot *p = paper_plot(e, "error", "Error against softmax", 0, 0, error_series, 3);
+    p->log_y = true;
+    snprintf(p->y_label, sizeof p->y_label, "relative error");
+    p = paper_plot(e, "time", "Prefill, one head, one thread", 0, 0, time_series, 1);
+    p->log_y = true;
+    snprintf(p->y_label, sizeof p->y_label, "ms");
+    order_figures(run, e, &errors, &times);
+    return true;
+}
+
+/* -- short sequences -------------------------------------------------------------------------- */
+
+static bool short_at(const struct paper_run *run, struct paper_table *t, size_t n, double *ratio)
+{
+    struct paper_race race = {.run = run};
+    char problem[96];
+    paper_progress(run, "direct form and folding, N = %zu", n);
+    snprintf(problem, sizeof problem, "prefill:n%zu:d16:dv64:t3:c%zu", n, n + 1);
+    paper_enter(&race, "direct", problem, TSA_F32, 1);
+    snprintf(problem, sizeof problem, "prefill:n%zu:d16:dv64:t3", n);
+    paper_enter(&race, "folding", problem, TSA_F32, 1);
+    snprintf(problem, sizeof problem, "softmax:n%zu:d16:dv64", n);
+    paper_enter(&race, "softmax", problem, TSA_F32, 1);
+    const bool done = paper_race_run(&race);
+    if (done) {
+        const struct paper_racer *r = race.racers;
+        const double row[] = {(double)n,
+                              r[0].seconds * 1e6,
+                              r[0].median * 1e6,
+                              r[0].error,
+                              (double)r[1].op->chunk,
+                              r[1].seconds * 1e6,
+                              r[1].median * 1e6,
+                              r[1].error,
+                              r[2].seconds * 1e6,
+                              r[2].error,
+                              r[0].seconds / r[1].seconds};
+        paper_row(t, row, 11);
+        *ratio = row[10];
+    }
+    paper_race_clear(&race);
+    return done;
+}
+
+bool paper_short(const struct paper_run *run, struct paper_experiment *e)
+{
+    static const char *const heads[] = {"N",
+                                        "direct, us",
+                                        "direct median",
+                                        "direct error",
+                                        "default chunk",
+                                        "folding, us",
+                                        "folding median",
+                                        "folding error",
+                                        "tsa_softmax, us",
+                                        "tsa_softmax error",
+                                        "direct / folding"};
+    static const size_t sizes[] = {64, 128, 256, 384, 512, 768, 1024, 2048}, series[] = {1, 5, 8};
+    struct paper_table *t =
+        paper_table(e, "", "Prefill of one short sequence", heads, PAPER_COUNT(heads));
+    double before = NAN, size_before = NAN, even = NAN;
+
+    snprintf(e->setting, sizeof e->setting,
+             "f32, d = 16, dv = 64, n = 3, a = 2, one head, one thread: a chunk longer than the "
+             "sequence (the direct form: no state is folded) against the default chunk, in turn.");
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes && !(run->quick && sizes[i] > 256); i++) {
+        double ratio;
+        if (!short_at(run, t, sizes[i], &ratio))
+            return false;
+        if (before < 1 && ratio >= 1 && isnan(even)) /* between two lengths, in log N */
+            even = size_before *
+                   pow((double)sizes[i] / size_before, log(1 / before) / log(ratio / before));
+        before = ratio;
+        size_before = (double)sizes[i];
+    }
+    struct paper_plot *p = paper_plot(e, "time", "Prefill of one short sequence", 0, 0, series, 3);
+    p->log_x = p->log_y = true;
+    snprintf(p->y_label, sizeof p->y_label, "us");
+    if (isfinite(even))
+        paper_ours(e, "break-even N of the direct form", even,
+                   "below it the direct form is faster");
+    else
+        paper_ours(e, "break-even N of the direct form", NAN, "not met between the lengths timed");
+    return true;
+}

@@ -1,0 +1,433 @@
+/* SPDX-License-Identifier: MIT */
+/* `tsa paper`, time against length: prefill, beyond the paper's lengths, and decoding (sections 5.5
+ * and 5.6 of the paper). */
+#include "config.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "paper.h"
+
+#define MS 1e3
+#define US 1e6
+enum { MOST_SIZES = 16 };
+
+static double seconds_of(const struct paper_racer *r)
+{
+    return r ? r->seconds : NAN;
+}
+
+/* Times against N of one experiment. */
+struct course {
+    double n[MOST_SIZES], softmax[MOST_SIZES], states[MOST_SIZES], paper_chunk[MOST_SIZES];
+    double best_softmax[MOST_SIZES]; /* of ours and of contenders */
+    char best_name[48];              /* whose the last of these is */
+    char peer_name[48];              /* the contender that was the fastest at first, if any */
+    size_t count;
+};
+
+/* The next length; NaN for what was not timed. */
+static void course_add(struct course *c, size_t n, const struct paper_race *race, double passes)
+{
+    const struct paper_racer *softmax = paper_find(race, "softmax");
+    const struct paper_racer *peer = paper_fastest(race, "softmax: ");
+    const size_t i = c->count++;
+    c->n[i] = (double)n;
+    c->softmax[i] = c->best_softmax[i] = seconds_of(softmax);
+    c->states[i] = seconds_of(paper_find(race, "states")) * passes;
+    c->paper_chunk[i] = seconds_of(paper_find(race, "chunk 256"));
+    if (!softmax)
+        return;
+    if (peer && !c->peer_name[0])
+        snprintf(c->peer_name, sizeof c->peer_name, "%s", strchr(peer->name, ' ') + 1);
+    snprintf(c->best_name, sizeof c->best_name, "tsa_softmax");
+    if (peer && peer->seconds < softmax->seconds) {
+        c->best_softmax[i] = peer->seconds;
+        snprintf(c->best_name, sizeof c->best_name, "%s", strchr(peer->name, ' ') + 1);
+    }
+}
+
+/* Whether a contender's softmax is faster than ours at a length; the name of a figure about it. */
+static bool beaten(const struct course *c, size_t i, const char *what, char *name, size_t size)
+{
+    snprintf(name, size, "%.30s over the fastest softmax built in (%.40s)", what, c->best_name);
+    return c->best_softmax[i] < c->softmax[i];
+}
+
+/* The time and the name of the fastest contender in two columns. */
+static void name_peer(struct paper_table *t, size_t column, const struct paper_race *race,
+                      const char *prefix)
+{
+    const struct paper_racer *peer = paper_fastest(race, prefix);
+    if (!peer)
+        return;
+    t->cells[t->rows - 1][column].value = peer->seconds * MS;
+    paper_row_text(t, column + 1, peer->name + strlen(prefix));
+}
+
+/* -- 5.5 -------------------------------------------------------------------------------------- */
+
+/* All of one length in turn; softmax and chunk 256 only where asked for. */
+static bool prefill_at(const struct paper_run *run, struct paper_table *t, struct course *course,
+                       size_t n, bool everything)
+{
+    struct paper_race race = {.run = run};
+    char problem[96];
+    paper_progress(run, "prefill, N = %zu", n);
+    if (everything) {
+        snprintf(problem, sizeof problem, "softmax:n%zu:d16:dv64", n);
+        paper_enter_contenders(&race, paper_enter(&race, "softmax", problem, TSA_F32, 1), NULL);
+    }
+    snprintf(problem, sizeof problem, "prefill:n%zu:d16:dv64:t3", n);
+    paper_enter_contenders(&race, paper_enter(&race, "states", problem, TSA_F32, 1), NULL);
+    if (everything) {
+        snprintf(problem, sizeof problem, "prefill:n%zu:d16:dv64:t3:c256", n);
+        paper_enter(&race, "chunk 256", problem, TSA_F32, 1);
+    }
+    const bool done = paper_race_run(&race);
+    if (done) {
+        const struct paper_racer *a = paper_find(&race, "softmax"),
+                                 *b = paper_find(&race, "states");
+        const double wide = seconds_of(paper_find(&race, "chunk 256"));
+        course_add(course, n, &race, 1);
+        const double row[] = {(double)n,
+                              seconds_of(a) * MS,
+                              a ? a->median * MS : NAN,
+                              a ? a->error : NAN,
+                              NAN,
+                              NAN,
+                              b->seconds * MS,
+                              b->median * MS,
+                              b->error,
+                              wide * MS,
+                              NAN,
+                              NAN,
+                              seconds_of(a) / b->seconds,
+                              course->best_softmax[course->count - 1] / b->seconds};
+        paper_row(t, row, 14);
+        name_peer(t, 4, &race, "softmax: ");
+        name_peer(t, 10, &race, "states: ");
+    }
+    paper_race_clear(&race);
+    return done;
+}
+
+static struct paper_table *prefill_table(struct paper_experiment *e)
+{
+    static const char *const heads[] = {"N",
+                                        "softmax, ms",
+                                        "softmax median",
+                                        "softmax error",
+                                        "other softmax, ms",
+                                        "other softmax",
+                                        "states, ms",
+                                        "states median",
+                                        "states error",
+                                        "states at chunk 256, ms",
+                                        "other states, ms",
+                                        "other states",
+                                        "softmax / states",
+                                        "fastest softmax / states"};
+    return paper_table(e, "", "Prefill of one head, one thread", heads, PAPER_COUNT(heads));
+}
+
+static void prefill_plot(struct paper_experiment *e)
+{
+    static const size_t series[] = {1, 4, 6, 9, 10};
+    struct paper_plot *p =
+        paper_plot(e, "time", "Prefill of one head, one thread", 0, 0, series, 5);
+    p->log_x = p->log_y = true;
+    snprintf(p->y_label, sizeof p->y_label, "ms");
+}
+
+/* Where two fitted lines meet. */
+static double crossover(const double *n, const double *a, const double *b, size_t count)
+{
+    double at_a, at_b;
+    const double slope_a = paper_fit(n, a, count, &at_a), slope_b = paper_fit(n, b, count, &at_b);
+    return exp((at_b - at_a) / (slope_a - slope_b));
+}
+
+/* The paper's times at N = 8,192 from its softmax at 2,048 (32.7 ms), exponent and speedup. */
+static void explain_speed(char *why, size_t size, double softmax, double states)
+{
+    const double paper_softmax = 32.7e-3 * pow(4, 2.28), paper_states = paper_softmax / 20.8;
+    snprintf(
+        why, size,
+        "at N = 8,192 softmax is %.1f times as fast here as in the paper (its 32.7 ms at 2,048 "
+        "continued by its exponent), the states %.1f times",
+        paper_softmax / softmax, paper_states / states);
+}
+
+bool paper_prefill(const struct paper_run *run, struct paper_experiment *e)
+{
+    const size_t full = run->quick ? 512 : 8192, most = run->quick ? 1024 : 65536;
+    const size_t least = run->quick ? 128 : 512;
+    struct course c = {.count = 0};
+    char why[240] = "", name[120];
+    size_t fitted = 0;
+    struct paper_table *t = prefill_table(e);
+
+    snprintf(e->setting, sizeof e->setting,
+             "f32, d = 16, dv = 64, n = 3, a = 2, one head, one thread, N = %zu to %zu (on to %zu "
+             "for the states): tsa_softmax, tsa_prefill with the default chunk and with chunk 256 "
+             "as in the paper, and what contenders are built in, timed in turn. The error is the "
+             "largest against plain loops in f64 over a sample of rows.",
+             least, full, most);
+    for (size_t n = least; n <= most; n *= 2) {
+        if (!prefill_at(run, t, &c, n, n <= full))
+            return false;
+        fitted += n <= full;
+    }
+    prefill_plot(e);
+    if (run->quick) {
+        paper_not_run(e, "exponents, crossover, speedup", NAN, "not measured by --quick");
+        return true;
+    }
+    explain_speed(why, sizeof why, c.softmax[fitted - 1], c.states[fitted - 1]);
+    paper_exponent(e, "exponent of softmax (tsa_softmax)", 2.28, 2,
+                   paper_fit(c.n, c.softmax, fitted, NULL));
+    paper_exponent(e, "exponent of the states", 0.91, 1, paper_fit(c.n, c.states, fitted, NULL));
+    paper_exponent(e, "exponent of the states, chunk 256", 0.91, 1,
+                   paper_fit(c.n, c.paper_chunk, fitted, NULL));
+    paper_speed(e, "crossover N of the fitted lines (tsa_softmax)", 728,
+                crossover(c.n, c.softmax, c.states, fitted), why);
+    paper_speed(e, "crossover N, chunk 256", 728, crossover(c.n, c.softmax, c.paper_chunk, fitted),
+                why);
+    paper_speed(e, "speedup at N = 8,192 over tsa_softmax", 20.8,
+                c.softmax[fitted - 1] / c.states[fitted - 1], why);
+    paper_speed(e, "speedup at N = 8,192 over tsa_softmax, chunk 256", 20.8,
+                c.softmax[fitted - 1] / c.paper_chunk[fitted - 1], why);
+    explain_speed(why, sizeof why, c.best_softmax[fitted - 1], c.states[fitted - 1]);
+    if (beaten(&c, fitted - 1, "crossover N", name, sizeof name))
+        paper_speed(e, name, 728, crossover(c.n, c.best_softmax, c.states, fitted), why);
+    if (beaten(&c, fitted - 1, "speedup at N = 8,192", name, sizeof name))
+        paper_speed(e, name, 20.8, c.best_softmax[fitted - 1] / c.states[fitted - 1], why);
+    return true;
+}
+
+/* -- Table 6 ---------------------------------------------------------------------------------- */
+
+/* A softmax whose repetition would take longer than this is left out. */
+#define LONGEST_SECONDS 20.0
+
+static bool longer_at(const struct paper_run *run, struct paper_table *t, struct course *c,
+                      size_t n, size_t piece, bool softmax, int repeats)
+{
+    struct paper_race race = {.run = run, .repeats = repeats};
+    char problem[96];
+    paper_progress(run, "prefill, N = %zu%s", n, softmax ? ", softmax too" : "");
+    if (softmax) {
+        snprintf(problem, sizeof problem, "softmax:n%zu:d16:dv64", n);
+        paper_enter_contenders(&race, paper_enter(&race, "softmax", problem, TSA_F32, 1),
+                               c->peer_name[0] ? c->peer_name : NULL);
+    }
+    snprintf(problem, sizeof problem, "prefill:n%zu:d16:dv64:t3", n < piece ? n : piece);
+    struct paper_racer *states = paper_enter(&race, "states", problem, TSA_F32, 1);
+    if (states && n > piece)
+        states->passes = n / piece;
+    const bool done = paper_race_run(&race);
+    if (done) {
+        const struct paper_racer *a = paper_find(&race, "softmax"),
+                                 *b = paper_find(&race, "states");
+        const double whole = b->seconds * (double)b->passes;
+        course_add(c, n, &race, (double)b->passes);
+        const size_t i = c->count - 1;
+        const double square = pow(c->n[i] / c->n[0], 2), line = c->n[i] / c->n[0];
+        const double row[] = {(double)n,
+                              seconds_of(a) * MS,
+                              a ? a->error : NAN,
+                              c->softmax[i] / (c->softmax[0] * square),
+                              NAN,
+                              NAN,
+                              whole * MS,
+                              b->error,
+                              c->states[i] / (c->states[0] * line),
+                              c->softmax[i] / c->states[i],
+                              c->best_softmax[i] / c->states[i]};
+        paper_row(t, row, 11);
+        name_peer(t, 4, &race, "softmax: ");
+    }
+    paper_race_clear(&race);
+    return done;
+}
+
+bool paper_longer(const struct paper_run *run, struct paper_experiment *e)
+{
+    static const char *const heads[] = {"N",
+                                        "softmax, ms",
+                                        "softmax error",
+                                        "over N^2 from the first",
+                                        "other softmax, ms",
+                                        "other softmax",
+                                        "states, ms",
+                                        "states error",
+                                        "over N from the first",
+                                        "softmax / states",
+                                        "fastest softmax / states"};
+    static const size_t series[] = {1, 6};
+    const size_t first = run->quick ? 256 : 8192, last_softmax = run->quick ? 1024 : 65536;
+    const size_t last = run->quick ? 4096 : 1048576;
+    struct course c = {.count = 0};
+    double next = 0, longest = 0;
+    size_t at = 0;
+    struct paper_table *t =
+        paper_table(e, "", "Beyond the paper's lengths, measured", heads, PAPER_COUNT(heads));
+
+    snprintf(
+        e->setting, sizeof e->setting,
+        "As experiment 5, measured where the paper extrapolates its lines: softmax to N = "
+        "%zu, states to N = %zu. Beyond %zu tokens a sequence is fed in pieces of that many, "
+        "the same rows again; its error is that of the first piece. "
+        "Of the contenders the one that is the fastest at first goes on. The columns \"from the "
+        "first\" divide by the first line's time continued with the exponent 2 or 1.",
+        last_softmax, last, last_softmax);
+    for (size_t n = first; n <= last; n *= 2) {
+        const bool softmax = n <= last_softmax && next <= LONGEST_SECONDS;
+        if (n <= last_softmax && !softmax)
+            paper_add_note(e,
+                           "softmax at N = %zu was left out: one repetition would take about "
+                           "%.0f s. ",
+                           n, next);
+        const int repeats = !softmax || next < 0.2 ? 0 : next < 2 ? 5 : 3;
+        if (!longer_at(run, t, &c, n, last_softmax, softmax, repeats))
+            return false;
+        if (softmax) {
+            longest = (double)n;
+            at = c.count - 1;
+        }
+        next = 4 * (softmax ? c.softmax[c.count - 1] : next);
+    }
+    struct paper_plot *p =
+        paper_plot(e, "time", "Prefill, measured where the paper extrapolates", 0, 0, series, 2);
+    p->log_x = p->log_y = true;
+    snprintf(p->y_label, sizeof p->y_label, "ms");
+    if (run->quick) {
+        paper_not_run(e, "exponents and speedup of long sequences", NAN, "not measured by --quick");
+        return true;
+    }
+    char name[120], what[40], why[200];
+    const double predicted = 20.8 * pow(longest / 8192, 2.28 - 0.91);
+    paper_exponent(e, "exponent of softmax from 8,192 on (tsa_softmax)", 2.28, 2,
+                   paper_fit(c.n, c.softmax, c.count, NULL));
+    paper_exponent(e, "exponent of the states from 8,192 on", 0.91, 1,
+                   paper_fit(c.n, c.states, c.count, NULL));
+    snprintf(name, sizeof name, "speedup at N = %.0f over tsa_softmax", longest);
+    snprintf(why, sizeof why,
+             "the paper's is its 20.8 at 8,192 continued by its exponents; from our own 8,192 "
+             "with 2 and 1 it would be %.0f",
+             c.softmax[0] / c.states[0] * longest / 8192);
+    paper_speed(e, name, predicted, c.softmax[at] / c.states[at], why);
+    snprintf(what, sizeof what, "speedup at N = %.0f", longest);
+    if (beaten(&c, at, what, name, sizeof name))
+        paper_speed(e, name, predicted, c.best_softmax[at] / c.states[at], NULL);
+    return true;
+}
+
+/* -- 5.6 -------------------------------------------------------------------------------------- */
+
+static bool decode_at(const struct paper_run *run, struct paper_table *t, struct course *c,
+                      size_t n, bool softmax)
+{
+    struct paper_race race = {.run = run};
+    char problem[96];
+    paper_progress(run, "decoding after %zu tokens", n);
+    if (softmax) {
+        snprintf(problem, sizeof problem, "softmax-decode:n%zu:d16:dv64", n);
+        paper_enter_contenders(&race, paper_enter(&race, "softmax", problem, TSA_F32, 1), NULL);
+    }
+    snprintf(problem, sizeof problem, "decode:n%zu:d16:dv64:t3", n);
+    paper_enter_contenders(&race, paper_enter(&race, "states", problem, TSA_F32, 1), NULL);
+    const bool done = paper_race_run(&race);
+    if (done) {
+        const struct paper_racer *a = paper_find(&race, "softmax"),
+                                 *b = paper_find(&race, "states");
+        course_add(c, n, &race, 1);
+        const double row[] = {(double)n,
+                              seconds_of(a) * US,
+                              a ? a->median * US : NAN,
+                              a ? a->error : NAN,
+                              NAN,
+                              NAN,
+                              b->seconds * US,
+                              b->median * US,
+                              b->error,
+                              b->op->step * US,
+                              seconds_of(a) / b->seconds,
+                              c->best_softmax[c->count - 1] / b->seconds};
+        paper_row(t, row, 12);
+        name_peer(t, 4, &race, "softmax: ");
+        t->cells[t->rows - 1][4].value *= US / MS;
+    }
+    paper_race_clear(&race);
+    return done;
+}
+
+static void explain_decode(char *why, size_t size, double softmax, double states)
+{
+    snprintf(why, size,
+             "at 65,536 softmax is %.1f times as fast here as in the paper (76.0 x 7.3 us), the "
+             "states %.1f times",
+             76.0 * 7.3e-6 / softmax, 7.3e-6 / states);
+}
+
+static void decode_figures(struct paper_experiment *e, const struct course *c, size_t fitted)
+{
+    const double softmax = c->softmax[fitted - 1], states = c->states[fitted - 1];
+    const double best = c->best_softmax[fitted - 1];
+    double least = HUGE_VAL, largest = 0, sum = 0;
+    char why[240], name[120];
+    for (size_t i = 0; i < fitted; i++) {
+        least = fmin(least, c->states[i]);
+        largest = fmax(largest, c->states[i]);
+        sum += c->states[i] / (double)fitted;
+    }
+    paper_exponent(e, "exponent of softmax (tsa_softmax)", 1.04, 1,
+                   paper_fit(c->n, c->softmax, fitted, NULL));
+    paper_exponent(e, "exponent of the states", 0, 0, paper_fit(c->n, c->states, fitted, NULL));
+    snprintf(why, sizeof why, "%.1f times as fast here; from %.3g to %.3g over the contexts",
+             7.3e-6 / sum, least * US, largest * US);
+    paper_speed(e, "one token by the states, us, mean over the contexts", 7.3, sum * US, why);
+    explain_decode(why, sizeof why, softmax, states);
+    paper_speed(e, "speedup at 65,536 over tsa_softmax", 76.0, softmax / states, why);
+    explain_decode(why, sizeof why, best, states);
+    if (beaten(c, fitted - 1, "speedup at 65,536", name, sizeof name))
+        paper_speed(e, name, 76.0, best / states, why);
+    if (c->count > fitted)
+        paper_ours(e, "one token by the states after 1,048,576, us", c->states[c->count - 1] * US,
+                   NULL);
+}
+
+bool paper_decode(const struct paper_run *run, struct paper_experiment *e)
+{
+    static const char *const heads[] = {
+        "context",           "softmax, us",       "softmax median",   "softmax error",
+        "other softmax, us", "other softmax",     "states, us",       "states median",
+        "states error",      "step without fold", "softmax / states", "fastest softmax / states"};
+    static const size_t series[] = {1, 4, 6};
+    const size_t first = run->quick ? 256 : 1024, most = run->quick ? 1024 : 65536;
+    struct course c = {.count = 0};
+    struct paper_table *t =
+        paper_table(e, "", "Decoding one token of one head, one thread", heads, PAPER_COUNT(heads));
+
+    snprintf(e->setting, sizeof e->setting,
+             "f32, d = 16, dv = 64, n = 3, a = 2, one head, one thread, contexts of %zu to %zu "
+             "tokens%s. States: tsa_decode (absorb one token and answer one query), mean over one "
+             "chunk, the fold included; softmax: tsa_softmax of one query over all keys. Timed in "
+             "turn.",
+             first, most, run->quick ? "" : " and 1,048,576 for the states");
+    for (size_t n = first; n <= most; n *= 2)
+        if (!decode_at(run, t, &c, n, true))
+            return false;
+    const size_t fitted = c.count;
+    if (!run->quick && !decode_at(run, t, &c, 1048576, false))
+        return false;
+    struct paper_plot *p = paper_plot(e, "time", "Decoding one token of one head", 0, 0, series, 3);
+    p->log_x = p->log_y = true;
+    snprintf(p->y_label, sizeof p->y_label, "us");
+    if (run->quick)
+        paper_not_run(e, "exponents, latency, speedup", NAN, "not measured by --quick");
+    else
+        decode_figures(e, &c, fitted);
+    return true;
+}
