@@ -8,6 +8,7 @@
 
 struct tsa_measure {
     size_t chunk, state_bytes; /* tsa_plan_chunk() and tsa_state_bytes() of the plan */
+    size_t direct_tokens;      /* shorter sequences are cheaper in one window */
 };
 
 /* Check the options as tsa_plan_create() does, but for temperatures and coefficients, and fill

@@ -56,6 +56,28 @@ static size_t tsa_default_chunk(size_t d, size_t dv, size_t terms)
     return sums < (ragged ? 3e4 : 1e5) ? 64 : sums < 1.5e6 ? 128 : 512;
 }
 
+/* Sequences below so many tokens are cheaper in one window: for a token a window costs half its
+ * length times d + dv products, the sums 2 F (dv + 1) and half a chunk. */
+static size_t direct_tokens(size_t d, size_t dv, size_t terms)
+{
+    struct tsa_monomials mono;
+    if (!tsa_monomials_init(&mono, d, terms))
+        return 0;
+    const double tokens = (double)tsa_default_chunk(d, dv, terms) +
+                          4 * (double)mono.total * ((double)dv + 1) / ((double)d + (double)dv);
+    return tokens < (double)TSA_MAX_CHUNK ? (size_t)tokens : TSA_MAX_CHUNK;
+}
+
+static size_t chosen_chunk(const struct tsa_options *o)
+{
+    if (o->chunk > 0)
+        return o->chunk;
+    if (o->max_tokens > 0 &&
+        o->max_tokens < direct_tokens(o->head_dim, o->value_dim, o->terms))
+        return tsa_round_up(o->max_tokens + 1, 64);
+    return tsa_default_chunk(o->head_dim, o->value_dim, o->terms);
+}
+
 /* Features per block of the chunk loop; no part of the arithmetic. */
 static size_t tsa_default_block(size_t features)
 {
@@ -217,7 +239,7 @@ static enum tsa_status set_scalars(struct tsa_plan *p, const struct tsa_options 
     p->kv_heads = o->kv_heads ? o->kv_heads : o->heads;
     p->group = p->heads / p->kv_heads;
     p->layers = o->layers;
-    p->chunk = o->chunk ? o->chunk : tsa_default_chunk(p->d, p->dv, p->terms);
+    p->chunk = chosen_chunk(o);
     p->dtype = o->dtype;
     p->elem = p->dtype == TSA_F32 ? sizeof(float) : sizeof(double);
     p->normalize = o->normalize;
@@ -483,6 +505,7 @@ enum tsa_status tsa_plan_measure(const struct tsa_options *options, struct tsa_m
         return status;
     measure->chunk = scalars.chunk;
     measure->state_bytes = scalars.state_bytes;
+    measure->direct_tokens = direct_tokens(o.head_dim, o.value_dim, o.terms);
     return tsa_succeed(err);
 }
 

@@ -157,7 +157,11 @@ struct tsa_options {
     void (*execute)(void *user, size_t count, void (*function)(void *argument, size_t index),
                     void *argument);
     void *execute_user;
-    void *reserved[6]; /**< must be NULL */
+    /** Tokens of the longest sequence, or 0 (default): unknown. Where chunk is 0 and so short a
+     *  sequence is cheaper without folding (`tsa size` prints up to where), the chunk becomes longer
+     *  than it: the direct form. A longer sequence is right too. The window of a state grows. */
+    size_t max_tokens;
+    void *reserved[5]; /**< must be NULL */
 };
 
 /** Set every option to its default. `size` is sizeof(struct tsa_options).
@@ -457,11 +461,20 @@ TSA_API enum tsa_status tsa_query(const struct tsa_plan *plan,
                                   struct tsa_error *err) TSA_MUST_CHECK;
 
 /** Exact softmax attention (paper eq. 1) over the same views, with the plan's temperatures and
- *  normalisation, for comparison: time is proportional to queries x keys. With causal != 0 the
- *  mask is bottom-right aligned: query i sees keys 0 .. keys-queries+i; a query that sees no
- *  key is refused (TSA_EINVAL). The plan's terms, coefficients and chunk play no part. 0 queries or
- *  batch 0: no-op, as in tsa_prefill(). TSA_EINVAL, TSA_EUNSUPPORTED, TSA_ENONFINITE, TSA_ENOMEM.
- *  Thread-safe for distinct outputs and workspaces. */
+ *  normalisation:
+ *
+ *      o_t = sum_i exp(q_t.k_i/a) v_i / sum_i exp(q_t.k_i/a)
+ *
+ *  Time is proportional to queries x keys, memory to neither. With causal != 0 the mask is
+ *  bottom-right aligned: query i sees keys 0 .. keys-queries+i; a query that sees no key is refused
+ *  (TSA_EINVAL). With one query it is the step of a decoder on a cache of keys and values; one that
+ *  has checked them as they came may set TSA_SKIP_INPUT_CHECK, as the check reads all of them. The
+ *  bits of a row depend on its query, keys and values alone: not on threads, batch, the other
+ *  queries of the call, or the instruction set (doc/math.md). Where rows are normalised and the
+ *  temperature is 2 or more, scores are bounded and need no maximum, by a property of the plan; else
+ *  exp is SLEEF's, with a running maximum, right for any scores. The plan's terms, coefficients and
+ *  chunk play no part. 0 queries or batch 0: no-op, as in tsa_prefill(). TSA_EINVAL,
+ *  TSA_EUNSUPPORTED, TSA_ENONFINITE, TSA_ENOMEM. Thread-safe for distinct outputs and workspaces. */
 TSA_API enum tsa_status tsa_softmax(const struct tsa_plan *plan, size_t batch, size_t queries,
                                     size_t keys, int causal, const struct tsa_tensor *q,
                                     const struct tsa_tensor *k, const struct tsa_tensor *v,

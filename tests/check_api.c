@@ -572,6 +572,39 @@ START_TEST(default_chunks)
 }
 END_TEST
 
+/* A declared length short enough goes without folds; a chunk that is given counts more. */
+START_TEST(declared_length)
+{
+    static const struct {
+        size_t max_tokens, chunk, wanted;
+    } cases[] = {
+        { 0, 0, 64 },    { 1, 0, 64 },    { 63, 0, 64 },   { 64, 0, 128 },     { 500, 0, 512 },
+        { 560, 0, 576 }, { 561, 0, 64 },  { 500, 16, 16 }, { SIZE_MAX, 0, 64 },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct tsa_options o;
+        ck_assert_int_eq(tsa_options_init(&o, sizeof o), TSA_OK);
+        ck_assert_uint_eq(o.max_tokens, 0);
+        o.head_dim = 16;
+        o.value_dim = 64;
+        o.max_tokens = cases[i].max_tokens;
+        o.chunk = cases[i].chunk;
+        struct tsa_plan *plan = make_plan(&o);
+        ck_assert_uint_eq(tsa_plan_chunk(plan), cases[i].wanted);
+        tsa_plan_destroy(plan);
+    }
+    struct tsa_options wide; /* no window is longer than the longest chunk */
+    ck_assert_int_eq(tsa_options_init(&wide, sizeof wide), TSA_OK);
+    wide.head_dim = 64;
+    wide.value_dim = 2;
+    wide.terms = 4;
+    wide.max_tokens = TSA_MAX_CHUNK;
+    struct tsa_plan *plan = make_plan(&wide);
+    ck_assert_uint_lt(tsa_plan_chunk(plan), TSA_MAX_CHUNK);
+    tsa_plan_destroy(plan);
+}
+END_TEST
+
 START_TEST(isa_by_environment)
 {
     struct tsa_options o;
@@ -608,6 +641,7 @@ int main(void)
     TCase *fact = add_case(suite, "facts");
     tcase_add_test(fact, facts);
     tcase_add_test(fact, default_chunks);
+    tcase_add_test(fact, declared_length);
     tcase_add_test(fact, isa_by_environment);
     return run_suite(suite);
 }

@@ -464,6 +464,7 @@ is() { check "$1 is $2" test "$(number "$1")" = "$2"; }
 size --head-dim 16 --value-dim 64 --terms 3
 is features 153; is elements 9945; is f32 39780; is f64 79560; is bf16 19890
 is kv_break_even_tokens 125
+is direct_below_tokens 561; is chunk 64
 bytes=$(number state_bytes)
 check 'a state holds two sums and a window' test "$bytes" -ge 79560
 size --head-dim 16 --value-dim 64 --terms 3 --kv-heads 4
@@ -472,6 +473,8 @@ is elements 9945
 size --head-dim 16 --value-dim 64 --terms 3 --dtype f64 --chunk 16
 check 'f64 state' test "$(number state_bytes)" -gt $((79560 * 2))
 is chunk 16
+size --head-dim 16 --value-dim 64 --terms 3 --max-tokens 560; is chunk 576
+size --head-dim 16 --value-dim 64 --terms 3 --max-tokens 561; is chunk 64
 size --head-dim 6 --value-dim 24 --terms 3; is features 28
 size --head-dim 1 --value-dim 1 --terms 1;  is elements 2; is kv_break_even_tokens 1
 size --head-dim 64 --value-dim 64 --terms 6; is elements 730503345

@@ -22,6 +22,7 @@ static const char help[] =
     "  --heads H            query heads (1)\n"
     "  --kv-heads G         key/value heads, which divide H (H)\n"
     "  --chunk C            tokens per fold of the window, 1 to 1048576 (by the shape)\n"
+    "  --max-tokens N       longest sequence: where no fold is cheaper, a chunk beyond it\n"
     "  --dtype TYPE         arithmetic of the state, f32 or f64 (f32)\n"
     "  --json               results as JSON\n"
     "  --help, --version\n";
@@ -33,6 +34,7 @@ enum {
     OPT_HEADS,
     OPT_KV_HEADS,
     OPT_CHUNK,
+    OPT_MAX_TOKENS,
     OPT_DTYPE,
     OPT_JSON,
     OPT_HELP,
@@ -46,6 +48,7 @@ static const struct option long_options[] = {
     {"heads", required_argument, NULL, OPT_HEADS},
     {"kv-heads", required_argument, NULL, OPT_KV_HEADS},
     {"chunk", required_argument, NULL, OPT_CHUNK},
+    {"max-tokens", required_argument, NULL, OPT_MAX_TOKENS},
     {"dtype", required_argument, NULL, OPT_DTYPE},
     {"json", no_argument, NULL, OPT_JSON},
     {"help", no_argument, NULL, OPT_HELP},
@@ -56,7 +59,7 @@ static const struct option long_options[] = {
 struct sizes {
     size_t features, elements, break_even;
     size_t state_bytes; /* 0: no such state can be, and text says why */
-    size_t chunk;
+    size_t chunk, direct_tokens;
     char text[240];
 };
 
@@ -75,6 +78,8 @@ static bool parse_option(int c, const char *text, struct tsa_options *o, bool *j
         return cmd_parse_size("--kv-heads", text, 1, SIZE_MAX, &o->kv_heads);
     case OPT_CHUNK:
         return cmd_parse_size("--chunk", text, 1, TSA_MAX_CHUNK, &o->chunk);
+    case OPT_MAX_TOKENS:
+        return cmd_parse_size("--max-tokens", text, 1, SIZE_MAX, &o->max_tokens);
     case OPT_DTYPE:
         return cmd_parse_dtype("--dtype", text, &o->dtype);
     case OPT_JSON:
@@ -104,6 +109,7 @@ static int compute(const struct tsa_options *o, struct sizes *s)
     if (status == TSA_OK) {
         s->state_bytes = measure.state_bytes;
         s->chunk = measure.chunk;
+        s->direct_tokens = measure.direct_tokens;
     } else if (status != TSA_EOVERFLOW) {
         return cmd_fail_library(NULL, status, &err);
     } else {
@@ -116,14 +122,16 @@ static int print_json(const struct tsa_options *o, const struct sizes *s)
 {
     json_t *state = s->state_bytes > 0 ? json_integer((json_int_t)s->state_bytes) : json_null();
     json_t *chunk = s->state_bytes > 0 ? json_integer((json_int_t)s->chunk) : json_null();
+    json_t *direct = s->state_bytes > 0 ? json_integer((json_int_t)s->direct_tokens) : json_null();
     return cmd_json_print(json_pack(
-        "{s:I, s:I, s:I, s:I, s:I, s:s, s:I, s:I, s:{s:I, s:I, s:I}, s:o, s:o, s:I}", "head_dim",
+        "{s:I, s:I, s:I, s:I, s:I, s:s, s:I, s:I, s:{s:I, s:I, s:I}, s:o, s:o, s:o, s:I}",
+        "head_dim",
         (json_int_t)o->head_dim, "value_dim", (json_int_t)o->value_dim, "terms",
         (json_int_t)o->terms, "heads", (json_int_t)o->heads, "kv_heads", (json_int_t)o->kv_heads,
         "dtype", cmd_dtype_name(o->dtype), "features", (json_int_t)s->features, "elements",
         (json_int_t)s->elements, "bytes", "f32", (json_int_t)(4 * s->elements), "f64",
         (json_int_t)(8 * s->elements), "bf16", (json_int_t)(2 * s->elements), "chunk", chunk,
-        "state_bytes", state, "kv_break_even_tokens", (json_int_t)s->break_even));
+        "state_bytes", state, "direct_below_tokens", direct, "kv_break_even_tokens", (json_int_t)s->break_even));
 }
 
 static void print_bytes(const char *label, size_t bytes)
@@ -152,6 +160,9 @@ static int print_text(const struct tsa_options *o, const struct sizes *s)
     } else {
         printf("  none can be made: %s\n", s->text);
     }
+    if (s->state_bytes > 0)
+        printf("\nsequences below %s tokens are cheaper in one window, without folds\n",
+               cmd_count_text(s->direct_tokens, a));
     printf("\na key/value cache has more elements than the state from %s tokens on\n",
            cmd_count_text(s->break_even, a));
     return CMD_OK;
