@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """Causal prefill in NumPy beside `tsa bench`: the truncated kernel of three terms in a loop over
-chunks, and softmax in blocks of rows. One head, head_dim 16, value_dim 64, temperature 2, f32, one
+chunks, and softmax in blocks of rows and as a whole. One head, head_dim 16, value_dim 64, temperature 2, f32, one
 thread of NumPy's BLAS. Prints one JSON line per method and length; see doc/bench.md.
 """
 import argparse
@@ -23,6 +23,7 @@ TEMPERATURE = 2
 CHUNK = 256
 FEATURES = 1 + HEAD_DIM + HEAD_DIM * (HEAD_DIM + 1) // 2
 SCALE = np.float32(1 / TEMPERATURE)
+MOST_WHOLE = 8192  # tokens of an N x N softmax: 256 MB per array
 BOUND = 256 * 2.0 ** -24  # the error bound of `tsa bench` for f32
 
 
@@ -125,6 +126,30 @@ class Softmax:
         return np.exp(x)
 
 
+class WholeSoftmax:
+    """All scores at once, N x N, as the paper's baseline has it."""
+
+    name = "numpy_softmax_whole"
+
+    def __init__(self):
+        self.hidden = np.empty((0, 0), bool)
+
+    def __call__(self, q, k, v):
+        tokens = len(q)
+        if len(self.hidden) != tokens:
+            self.hidden = np.triu(np.ones((tokens, tokens), bool), 1)
+        scores = (q * SCALE) @ k.T
+        scores[self.hidden] = -np.inf
+        scores -= scores.max(axis=1, keepdims=True)
+        np.exp(scores, out=scores)
+        scores /= scores.sum(axis=1, keepdims=True)
+        return scores @ v
+
+    @staticmethod
+    def weigh(x):
+        return np.exp(x)
+
+
 def largest_error(method, q, k, v):
     """On sampled rows, against an explicit evaluation in f64."""
     tokens = len(q)
@@ -143,7 +168,7 @@ def largest_error(method, q, k, v):
 def measure(tokens, repeats):
     """The methods in turn; the smaller of wall and processor time, as `tsa bench` has it."""
     q, k, v = make_inputs(tokens)
-    methods = [Taylor(), Softmax()]
+    methods = [Taylor(), Softmax()] + ([WholeSoftmax()] if tokens <= MOST_WHOLE else [])
     errors = [largest_error(method, q, k, v) for method in methods]
     times = [[] for _ in methods]
     for _ in range(repeats):
