@@ -228,7 +228,8 @@ KERNEL(softmax_row)
 KERNEL(softmax_decode)
 {
     b->k->softmax_decode(b->c, b->d, b->src, (ptrdiff_t)b->d, 1, b->den, 1, (size_t)b->ldv, b->v,
-                         b->ldv, 1, b->den + 2 * b->ldt - 1, b->den + 2 * b->ldt - 2, b->acc, b->w);
+                         b->ldv, 1, b->den + 2 * b->ldt - 1, b->den + 2 * b->ldt - 2, b->acc,
+                         b->psi, b->w);
     return (struct kernel_cost){2.0 * (double)(b->c * (b->d + b->dv)),
                                 BYTES(b->c * (b->d + b->dv))};
 }

@@ -61,6 +61,13 @@ static void softmax_values(size_t rows, size_t cols, size_t keys, ptrdiff_t diag
 
 /* One query row on up to TSA_TILE_TOKENS keys. */
 
+static void plain_scores(size_t keys, size_t d, const T *kt, ptrdiff_t ldk, const T *q, T *x)
+{
+    /* with the coefficients of p(x) = x, and adding +0, weights are the scores */
+    static const T identity[2] = {0, 1};
+    decode_scores(keys, d, kt, ldk, q, 2, identity, x);
+}
+
 TSA_INLINE void softmax_row_vectors(const int nv, size_t keys, const T *w, const T *v,
                                     ptrdiff_t ldv, int first, V shrink, T *acc, T *den)
 {
@@ -115,9 +122,7 @@ static void softmax_row(size_t keys, size_t d, const T *kt, ptrdiff_t ldk, const
                         size_t cols, const T *v, ptrdiff_t ldv, int first, T *max, T *den, T *acc,
                         T *w)
 {
-    /* with the coefficients of p(x) = x, and adding +0, these weights are the scores */
-    static const T identity[2] = {0, 1};
-    decode_scores(keys, d, kt, ldk, q, 2, identity, w);
+    plain_scores(keys, d, kt, ldk, q, w);
     V shrink = v_set1(1);
     if (bounded)
         for (size_t i = 0; i < keys; i += VL)
@@ -174,18 +179,15 @@ TSA_INLINE V decode_turn(const struct decode_keys *p, T *xt)
 /* Scores of n keys from `key` on, n <= TSA_TILE_TOKENS, at once. kt[d][TSA_TILE_TOKENS]. */
 static void decode_direct(const struct decode_keys *p, size_t key, size_t n, int l2, T *kt)
 {
-    /* with the coefficients of p(x) = x, and adding +0, weights are the scores */
-    static const T identity[2] = {0, 1};
     pack_t(n, p->d, p->k + (ptrdiff_t)key * p->stride, p->stride, l2, 1, kt, TSA_TILE_TOKENS);
-    decode_scores(n, p->d, kt, TSA_TILE_TOKENS, p->q, 2, identity,
-                  p->w + key % (3 * TSA_TILE_TOKENS));
+    plain_scores(n, p->d, kt, TSA_TILE_TOKENS, p->q, p->w + key % (3 * TSA_TILE_TOKENS));
 }
 
-/* Is a group of keys in the pipeline, or can one go in? */
-static bool decode_busy(const struct decode_keys *p, int l2)
+/* First key of the group that is multiplied while p->next is turned: the pipeline is busy while there
+ * is one. */
+static size_t decode_last(const struct decode_keys *p, int l2)
 {
-    const size_t last = p->next - (l2 ? 2 : 1) * VL; /* the next one to be done */
-    return last + VL <= p->count;
+    return p->next - (l2 ? 2 : 1) * VL;
 }
 
 /* acc += weights of VL keys times values, for nv vectors of columns; and the next steps of p. */
@@ -217,8 +219,8 @@ TSA_INLINE void decode_group(const int nv, const int l2, const int steps, struct
         }
     }
     /* stored in any case, else the compiler moves the chain behind a branch */
-    const size_t done = p->next - (l2 ? 2 : 1) * VL;
-    v_store(done >= 2 * block && done < p->count ? p->w + done % (3 * block) : mult, x);
+    const size_t done = decode_last(p, l2);
+    v_store(done >= 2 * block ? p->w + done % (3 * block) : mult, x);
     if (l2) {
         p->down[1] = down0;
         p->down[0] = v_inverse_scale(m);
@@ -239,7 +241,7 @@ TSA_INLINE void decode_values(const int nv, const int l2, const int steps, struc
     for (int c = 0; c < nv; c++)
         s[c] = first ? v_zero() : v_mul(v_load(acc + c * VL), shrink);
     size_t i = 0;
-    for (; p && i + VL <= n && decode_busy(p, l2); i += VL) {
+    for (; p && i + VL <= n && decode_last(p, l2) + VL <= p->count; i += VL) {
         decode_group(nv, l2, steps, p, w + i, v, ldv, s, &sum);
         v += VL * ldv;
     }
@@ -307,9 +309,9 @@ TSA_INLINE void decode_blocks(const int l2, const int steps, struct decode_keys 
 
 static void softmax_decode(size_t keys, size_t d, const T *k, ptrdiff_t stride, int l2, const T *q,
                            int bounded, size_t cols, const T *v, ptrdiff_t ldv, int first, T *max,
-                           T *den, T *acc, T *scratch)
+                           T *den, T *acc, T *kt, T *scratch)
 {
-    T *kt = scratch + 3 * TSA_TILE_TOKENS, *xt = kt + d * TSA_TILE_TOKENS;
+    T *xt = scratch + 3 * TSA_TILE_TOKENS;
     struct decode_keys p = {.count = keys,
                             .d = d,
                             .steps = d / VL,

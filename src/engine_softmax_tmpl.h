@@ -17,7 +17,7 @@ static size_t keys_seen(const struct tsa_call *call, size_t t)
     return call->causal ? call->keys - call->tokens + t + 1 : call->keys;
 }
 
-/* Keys k .. k+n-1, packed. */
+/* A run of packed keys and their values. */
 struct packed_keys {
     const T *kt, *v; /* kt: tiles of [d][TSA_TILE_TOKENS] */
     ptrdiff_t ldv;
@@ -85,7 +85,8 @@ static void write_row(const struct tsa_call *call, T *room, size_t b, size_t h, 
 
 /* -- many queries: tiles of up to TSA_TILE_TOKENS that end where blocks of keys do --------------- */
 
-/* Sums of the queries of a range: of the super-block under way, or of all before it. */
+/* Sums of queries: of the super-block under way, or of all before it. Those of a tile start at a
+ * multiple of TSA_TILE_TOKENS rows, as kernels write whole vectors of max and den. */
 struct sums_of_rows {
     T *acc, *max, *den;
 };
@@ -102,8 +103,7 @@ struct query_range {
     T *qt;
 };
 
-/* Tile i on a block of `keys` keys, of which the last query sees all and the one before it one less
- * if `causal`. */
+/* Tile i on a block of `keys` keys, of which its query t sees those up to diag + t. */
 static void tile_block(const struct tsa_plan *plan, T *room, const struct query_range *range,
                        size_t i, struct sums_of_rows sums, const T *kt, const T *v, ptrdiff_t ldv,
                        size_t keys, ptrdiff_t diag, bool first)
@@ -112,7 +112,7 @@ static void tile_block(const struct tsa_plan *plan, T *room, const struct query_
     const ptrdiff_t lda = (ptrdiff_t)plan->layout.ldv;
     const size_t t = range->offset[i], m = range->offset[i + 1] - t;
     const T *qt = range->qt + i * plan->d * TSA_TILE_TOKENS;
-    const struct sums_of_rows s = rows_from(plan, sums, t);
+    const struct sums_of_rows s = rows_from(plan, sums, i * TSA_TILE_TOKENS);
     T *w = room + r->weights, *shrink = room + r->shrink;
     KERNELS(plan)->softmax_scores(keys, m, plan->d, kt, TSA_TILE_TOKENS, qt, TSA_TILE_TOKENS, w,
                                   TSA_TILE_TOKENS, diag, range->bounded);
@@ -147,6 +147,15 @@ static void range_keys(const struct tsa_call *call, T *room, const struct query_
     }
 }
 
+/* The row of the sums that query t of the range has. */
+static size_t range_slot(const struct query_range *range, size_t t)
+{
+    size_t i = 0;
+    while (range->offset[i + 1] <= t)
+        i++;
+    return i * TSA_TILE_TOKENS + t - range->offset[i];
+}
+
 static void softmax_range(const struct tsa_call *call, T *room, struct query_range *range)
 {
     const struct tsa_plan *plan = call->plan;
@@ -178,15 +187,18 @@ static void softmax_range(const struct tsa_call *call, T *room, struct query_ran
             range_keys(call, room, range, super == 0 ? all : part, k,
                        end - k < r->keys ? end : k + r->keys);
         for (size_t t = 0; super > 0 && t < range->n; t++) {
-            const struct sums_of_rows a = rows_from(plan, all, t), p = rows_from(plan, part, t);
+            const size_t slot = range_slot(range, t);
+            const struct sums_of_rows a = rows_from(plan, all, slot);
+            const struct sums_of_rows p = rows_from(plan, part, slot);
             if (keys_seen(call, range->first + t) > super)
                 KERNELS(plan)->softmax_combine(plan->layout.ldv, range->bounded, *p.max, *p.den,
                                                p.acc, a.max, a.den, a.acc);
         }
     }
-    for (size_t t = 0; t < range->n; t++)
-        write_row(call, room, range->b, range->h, range->first + t,
-                  all.acc + t * plan->layout.ldv, all.den[t]);
+    for (size_t t = 0; t < range->n; t++) {
+        const struct sums_of_rows a = rows_from(plan, all, range_slot(range, t));
+        write_row(call, room, range->b, range->h, range->first + t, a.acc, *a.den);
+    }
 }
 
 /* Queries of a range, unless that leaves threads idle: at most plan->room.softmax.queries. */
@@ -256,7 +268,7 @@ static void one_row(const struct tsa_call *call, T *room, size_t b, size_t g, st
         KERNELS(plan)->softmax_decode(n, plan->d, keys, stride,
                                       plan->normalize == TSA_NORMALIZE_L2, q, row.bounded,
                                       plan->layout.ldv, v, ldv, k == super, s.max, s.den, s.acc,
-                                      room + r->weights);
+                                      room + r->kt, room + r->weights);
     }
 }
 
@@ -275,12 +287,12 @@ static void rows_super(const struct tsa_call *call, T *room, size_t item, size_t
         KERNELS(plan)->pack_t(1, d, src, stride, plan->normalize == TSA_NORMALIZE_L2,
                               coefficients_of(plan, row.h).scale, q + i * d, 1);
     }
-    const size_t all = keys_seen(call, call->tokens - 1);
-    const size_t end = all - super < TSA_SUPER_KEYS ? all : super + TSA_SUPER_KEYS;
     if (n == 1 && d % TSA_MAX_LANES == 0) {
         one_row(call, room, b, g, row_at(call, g, first), super, q, s);
         return;
     }
+    const size_t all = keys_seen(call, call->tokens - 1);
+    const size_t end = all - super < TSA_SUPER_KEYS ? all : super + TSA_SUPER_KEYS;
     for (size_t k = super; k < end; k += TSA_TILE_TOKENS) {
         const size_t block = tile_tokens(end - k);
         const struct packed_keys keys = pack_keys(call, room, b, g, k, block);

@@ -161,7 +161,7 @@ size_t tsa_merge_scratch_bytes(const struct tsa_plan *plan);
 /* Softmax uses the same scratch in another way. Offsets in elements of T. */
 struct tsa_softmax_room {
     size_t queries, keys; /* of a range of queries, and packed keys that it sees; whole tiles */
-    size_t qt;      /* [TSA_SOFTMAX_TILES][d][tile], or [token rows][d] */
+    size_t qt;      /* [queries / tile][d][tile], or [token rows][d] */
     size_t kt, v;   /* [keys / tile][d][tile], [keys][ldv] */
     size_t weights; /* [tile][tile], or what softmax_decode asks for */
     size_t acc, max, den; /* [queries][ldv], [queries] twice: sums so far */

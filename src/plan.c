@@ -56,6 +56,9 @@ static size_t tsa_default_chunk(size_t d, size_t dv, size_t terms)
     return sums < (ragged ? 3e4 : 1e5) ? 64 : sums < 1.5e6 ? 128 : 512;
 }
 
+/* Longest sequence in one window: it is memory of each state, and of each thread. */
+#define MOST_DIRECT 8192
+
 /* Sequences below so many tokens are cheaper in one window: for a token a window costs half its
  * length times d + dv products, the sums 2 F (dv + 1) and half a chunk. */
 static size_t direct_tokens(size_t d, size_t dv, size_t terms)
@@ -65,7 +68,7 @@ static size_t direct_tokens(size_t d, size_t dv, size_t terms)
         return 0;
     const double tokens = (double)tsa_default_chunk(d, dv, terms) +
                           4 * (double)mono.total * ((double)dv + 1) / ((double)d + (double)dv);
-    return tokens < (double)TSA_MAX_CHUNK ? (size_t)tokens : TSA_MAX_CHUNK;
+    return tokens < MOST_DIRECT ? (size_t)tokens : MOST_DIRECT;
 }
 
 static size_t chosen_chunk(const struct tsa_options *o)

@@ -158,8 +158,8 @@ struct tsa_options {
                     void *argument);
     void *execute_user;
     /** Tokens of the longest sequence, or 0 (default): unknown. Where chunk is 0 and so short a
-     *  sequence is cheaper without folding (`tsa size` prints up to where), the chunk becomes longer
-     *  than it: the direct form. A longer sequence is right too. The window of a state grows. */
+     *  sequence is cheaper without folding (`tsa size` prints up to where, at most 8,192), the chunk
+     *  becomes longer than it: the direct form. A longer sequence is right too. The window of a state grows. */
     size_t max_tokens;
     void *reserved[5]; /**< must be NULL */
 };

@@ -53,9 +53,9 @@ static size_t heads_together(const struct tsa_plan *plan, size_t queries)
     return fit < (double)plan->group ? (size_t)fit : plan->group;
 }
 
-/* Sums of a range of queries, and values of the keys that it sees together, in bytes. */
+/* Sums of a range of queries, and packed keys with their values that it sees together, in bytes. */
 #define SOFTMAX_SUMS ((size_t)128 << 10)
-#define SOFTMAX_VALUES ((size_t)128 << 10)
+#define SOFTMAX_KEYS ((size_t)128 << 10)
 
 /* Whole tiles that fit in `bytes`, each row of `row` elements: one to TSA_SOFTMAX_TILES. */
 static size_t softmax_tiles(const struct tsa_plan *plan, size_t bytes, size_t row)
@@ -72,21 +72,22 @@ static bool softmax_room_init(const struct tsa_plan *plan, struct tsa_softmax_ro
     const size_t tile = TSA_TILE_TOKENS, ldv = plan->layout.ldv, d = plan->d;
     const size_t widest = d > plan->dv ? d : plan->dv;
     r->queries = softmax_tiles(plan, SOFTMAX_SUMS, ldv);
-    r->keys = softmax_tiles(plan, SOFTMAX_VALUES, ldv + d);
+    r->keys = softmax_tiles(plan, SOFTMAX_KEYS, ldv + d);
     r->total = 0;
-    const size_t rows = r->queries + TSA_ROW_PAD;
-    size_t turned, weights = tile * tile;
-    if (!tsa_size_mul(d, tile + 3 * TSA_MAX_LANES, &turned) || !tsa_size_add(turned, 3 * tile, &turned))
+    size_t weights;
+    if (!tsa_size_mul(d, 3 * TSA_MAX_LANES, &weights) ||
+        !tsa_size_add(weights, 3 * tile, &weights) ||
+        !tsa_size_mul(TSA_TOKEN_ROWS, ldv + 2, &r->slot))
         return false;
-    weights = turned > weights ? turned : weights;
-    return add(&r->total, &r->qt, r->queries, d) &&
-           add(&r->total, &r->kt, r->keys, d) && add(&r->total, &r->v, r->keys, ldv) &&
-           add(&r->total, &r->weights, weights, 1) && add(&r->total, &r->acc, r->queries, ldv) &&
-           add(&r->total, &r->max, rows, 1) && add(&r->total, &r->den, rows, 1) &&
+    weights = weights > tile * tile ? weights : tile * tile;
+    return add(&r->total, &r->qt, r->queries, d) && add(&r->total, &r->kt, r->keys, d) &&
+           add(&r->total, &r->v, r->keys, ldv) && add(&r->total, &r->weights, weights, 1) &&
+           add(&r->total, &r->acc, r->queries, ldv) && add(&r->total, &r->max, r->queries, 1) &&
+           add(&r->total, &r->den, r->queries, 1) &&
            add(&r->total, &r->part_acc, r->queries, ldv) &&
-           add(&r->total, &r->part_max, rows, 1) && add(&r->total, &r->part_den, rows, 1) &&
-           add(&r->total, &r->shrink, tile, 1) && add(&r->total, &r->rows, tile, widest) &&
-           tsa_size_mul(TSA_TOKEN_ROWS, ldv + 2, &r->slot) &&
+           add(&r->total, &r->part_max, r->queries, 1) &&
+           add(&r->total, &r->part_den, r->queries, 1) && add(&r->total, &r->shrink, tile, 1) &&
+           add(&r->total, &r->rows, tile, widest) &&
            add(&r->total, &r->slots, TSA_SOFTMAX_SLOTS, r->slot);
 }
 

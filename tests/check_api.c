@@ -593,15 +593,17 @@ START_TEST(declared_length)
         ck_assert_uint_eq(tsa_plan_chunk(plan), cases[i].wanted);
         tsa_plan_destroy(plan);
     }
-    struct tsa_options wide; /* no window is longer than the longest chunk */
-    ck_assert_int_eq(tsa_options_init(&wide, sizeof wide), TSA_OK);
-    wide.head_dim = 64;
-    wide.value_dim = 2;
-    wide.terms = 4;
-    wide.max_tokens = TSA_MAX_CHUNK;
-    struct tsa_plan *plan = make_plan(&wide);
-    ck_assert_uint_lt(tsa_plan_chunk(plan), TSA_MAX_CHUNK);
-    tsa_plan_destroy(plan);
+    for (size_t tokens = 8191; tokens <= 8192; tokens++) { /* a window is not longer */
+        struct tsa_options wide;
+        ck_assert_int_eq(tsa_options_init(&wide, sizeof wide), TSA_OK);
+        wide.head_dim = 64;
+        wide.value_dim = 2;
+        wide.terms = 4;
+        wide.max_tokens = tokens;
+        struct tsa_plan *plan = make_plan(&wide);
+        ck_assert_uint_eq(tsa_plan_chunk(plan), tokens == 8191 ? 8192 : 128);
+        tsa_plan_destroy(plan);
+    }
 }
 END_TEST
 

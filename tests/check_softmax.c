@@ -580,6 +580,31 @@ START_TEST(long_rows)
 }
 END_TEST
 
+/* The first tile of queries ends where a block of keys does, and goes on over more keys than are packed
+ * together: its last vector must not reach into the sums of the next. */
+START_TEST(partial_tiles)
+{
+    static const size_t starts[] = {577, 580, 584, 588, 591, 607};
+    const size_t n = 1100;
+    const char *isa;
+    struct problem p;
+    make(&p, (enum form)(_i / 2), _i % 2 == 0 ? TSA_F32 : TSA_F64, 3, 5, 1, 1, 1, n);
+    void *causal = solve(&p, true, 1);
+    for (size_t i = 0; (isa = usable_isa(i)) != NULL; i++) {
+        struct run r;
+        run_begin(&r, &p, isa, 1, i % 2 == 0, 0);
+        for (size_t j = 0; j < COUNT(starts); j += quick() ? 2 : 1) {
+            poison(&r);
+            attend(&r, starts[j], n - starts[j], n, true);
+            check(&r, causal, starts[j], n - starts[j], 1, "a partial tile first");
+        }
+        run_end(&r);
+    }
+    free(causal);
+    problem_free(&p);
+}
+END_TEST
+
 /* -- views ------------------------------------------------------------------------------------- */
 
 static void check_views(struct run *r, struct strided *o, const void *want, bool causal)
@@ -1158,6 +1183,7 @@ int main(void)
                         2 * FORMS * (int)COUNT(schedules));
     tcase_add_loop_test(add_case(suite, "few_keys"), few_keys, 0, 2 * FORMS);
     tcase_add_loop_test(add_case(suite, "long"), long_rows, 0, 10 * FORMS);
+    tcase_add_loop_test(add_case(suite, "partial"), partial_tiles, 0, 2 * FORMS);
     c = add_case(suite, "views");
     tcase_add_loop_test(c, layouts, 0, 2 * FORMS);
     tcase_add_loop_test(c, fused, 0, 2 * FORMS);

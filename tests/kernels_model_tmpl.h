@@ -442,9 +442,9 @@ static void model_softmax_row(size_t keys, size_t d, const T *kt, ptrdiff_t ldk,
 
 static void model_softmax_decode(size_t keys, size_t d, const T *k, ptrdiff_t stride, int l2,
                                  const T *q, int bounded, size_t cols, const T *v, ptrdiff_t ldv,
-                                 int first, T *max, T *den, T *acc, T *scratch)
+                                 int first, T *max, T *den, T *acc, T *kt, T *scratch)
 {
-    T *w = scratch, *kt = scratch + TSA_TILE_TOKENS;
+    T *w = scratch;
 
     for (size_t i = 0; i < keys; i += TSA_TILE_TOKENS) {
         size_t n = keys - i < TSA_TILE_TOKENS ? keys - i : TSA_TILE_TOKENS;

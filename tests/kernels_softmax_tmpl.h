@@ -406,9 +406,9 @@ static void one_softmax_decode(struct kc *kc, const struct KERNELS *table, size_
 {
     int l2 = (int)kc_between(kc, 0, 1), bounded = (int)kc_between(kc, 0, 1);
     size_t cut = kc_chance(kc, 30) ? TSA_TILE_TOKENS * kc_between(kc, 0, keys / TSA_TILE_TOKENS) : 0;
-    size_t ld = d + kc_between(kc, 0, 3), room = d * (TSA_TILE_TOKENS + 3 * TSA_MAX_LANES);
+    size_t ld = d + kc_between(kc, 0, 3), room = 3 * (TSA_TILE_TOKENS + d * TSA_MAX_LANES);
     ptrdiff_t stride = kc_chance(kc, 20) ? -(ptrdiff_t)ld : (ptrdiff_t)ld;
-    struct kc_array *k, *q, *v, *acc, *run, *scratch;
+    struct kc_array *k, *q, *v, *acc, *run, *kt, *scratch;
     T size = some_size(kc);
 
     if (cut == keys)
@@ -420,7 +420,8 @@ static void one_softmax_decode(struct kc *kc, const struct KERNELS *table, size_
     v = some_values(kc, keys, cols);
     acc = kc_scratch(kc, "acc", 1, cols, tsa_round_up(cols, LINE));
     run = kc_user(kc, "max, den", 1, 2, 0);
-    room += 3 * TSA_TILE_TOKENS;
+    kt = kc_scratch(kc, "kt", d, TSA_TILE_TOKENS, TSA_TILE_TOKENS);
+    kc_free(kt, 0, TSA_TILE_TOKENS);
     scratch = kc_scratch(kc, "scratch", 1, room, room);
     kc_free(scratch, 0, room);
     kc_fill(kc, k, kc_chance(kc, 90) ? KC_UNIT : KC_NORMAL);
@@ -435,7 +436,7 @@ static void one_softmax_decode(struct kc *kc, const struct KERNELS *table, size_
         for (SIDES)
             K->softmax_decode(n, d, P(k) + (ptrdiff_t)i * stride, stride, l2, P(q), bounded, cols,
                               P(v) + (ptrdiff_t)i * v->ld, v->ld, i == 0, P(run), P(run) + 1,
-                              P(acc), P(scratch));
+                              P(acc), P(kt), P(scratch));
     }
     if (!bounded)
         settle_max(&GOT(run)[0], &WANT(run)[0], WANT(run)[1]);
