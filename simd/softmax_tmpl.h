@@ -6,12 +6,12 @@ static void softmax_scores(size_t keys, size_t queries, size_t width, const T *k
                            const T *qt, ptrdiff_t ldq, T *w, ptrdiff_t ldw, ptrdiff_t diag,
                            int bounded)
 {
-    const struct score_args s = {width, kt, ldk, qt,  ldq,
-                                 0,     NULL, w, ldw, bounded ? SCORE_EXP : SCORE_ONLY};
+    const struct score_args s = {width, kt,   ldk, qt,  ldq,
+                                 0,     NULL, w,   ldw, bounded ? SCORE_EXP : SCORE_ONLY};
     score_tiles(&s, keys, queries, diag);
 }
 
-/* One vector of queries, of which lane l sees keys before past + l: the new maximum; the exponentials
+/* One vector of queries, of which lane l sees keys before past + l: the new maximum; exponentials
  * are left unsummed. Returns by how much sums shrink, less 1. */
 TSA_INLINE V softmax_vector(size_t keys, size_t past, T *w, ptrdiff_t ldw, int first, T *max,
                             T *den, T *shrink)
@@ -150,19 +150,19 @@ static void softmax_row(size_t keys, size_t d, const T *kt, ptrdiff_t ldk, const
     }
 }
 
-/* One query row on rows of user memory, of whole vectors. The chain over the values of a block leaves
- * most units idle; meanwhile keys two blocks ahead go through a pipeline, VL at a time: one group is
- * turned, the one before it normalised, the one before that multiplied, a step of each chain per
- * key, so that none waits for another. */
+/* One query row on rows of user memory, of whole vectors. The chain over the values of a block
+ * leaves most units idle; meanwhile keys two blocks ahead go through a pipeline, VL at a time: one
+ * group is turned, the one before it normalised, the one before that multiplied, a step of each
+ * chain per key, so that none waits for another. */
 
 struct decode_keys {
     size_t count, d, steps; /* steps = d / VL, per chain and key */
     const T *k;
     ptrdiff_t stride;
     const T *q;
-    T *w;        /* [3][TSA_TILE_TOKENS]: scores and weights, in turn */
-    T *xt[3];    /* [d][VL]: the groups being turned, normalised, multiplied */
-    size_t next; /* first key of the group to be turned, which may be past the end */
+    T *w;               /* [3][TSA_TILE_TOKENS]: scores and weights, in turn */
+    T *xt[3];           /* [d][VL]: the groups being turned, normalised, multiplied */
+    size_t next;        /* first key of the group to be turned, which may be past the end */
     V down[2], inverse; /* scales of the last two groups, inverse norm of the second */
 };
 
@@ -183,8 +183,8 @@ static void decode_direct(const struct decode_keys *p, size_t key, size_t n, int
     plain_scores(n, p->d, kt, TSA_TILE_TOKENS, p->q, p->w + key % (3 * TSA_TILE_TOKENS));
 }
 
-/* First key of the group that is multiplied while p->next is turned: the pipeline is busy while there
- * is one. */
+/* First key of the group that is multiplied while p->next is turned: the pipeline is busy while
+ * there is one. */
 static size_t decode_last(const struct decode_keys *p, int l2)
 {
     return p->next - (l2 ? 2 : 1) * VL;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Token by token, in the open window and in softmax: weights of pairs, and their sums over values. */
+/* Token by token, in the open window and in softmax: weights of pairs, their sums over values. */
 
 /* What becomes of a score x: p(x), itself, or exp(x) where it is bounded. */
 enum score_kind { SCORE_SERIES, SCORE_ONLY, SCORE_EXP };

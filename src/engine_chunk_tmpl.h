@@ -352,8 +352,8 @@ static void fold_block(const struct tsa_plan *plan, T *room, const struct window
         T *base = tile_at(plan, room + r->kbase, t);
         const T *phi = features_in_place(plan, base, f0, f1);
         if (!phi) {
-            KERNELS(plan)->psi_t(&plan->mono, f0, f1, n, base, TSA_TILE_TOKENS, NULL,
-                                 room + r->psi, TSA_TILE_TOKENS);
+            KERNELS(plan)->psi_t(&plan->mono, f0, f1, n, base, TSA_TILE_TOKENS, NULL, room + r->psi,
+                                 TSA_TILE_TOKENS);
             phi = room + r->psi;
         }
         KERNELS(plan)->turn(features, n, phi, TSA_TILE_TOKENS, ones, t == 0,

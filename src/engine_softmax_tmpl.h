@@ -2,8 +2,8 @@
 /* Exact softmax, for one arithmetic type. For engine_tmpl.h.
  *
  * Super-blocks of TSA_SUPER_KEYS keys, at absolute positions, start afresh and are combined in
- * order; within one, blocks of TSA_TILE_TOKENS keys are added in order. So the bits do not depend on
- * how queries are shared out, and a row on many keys can be split between threads. */
+ * order; within one, blocks of TSA_TILE_TOKENS keys are added in order. So the bits do not depend
+ * on how queries are shared out, and a row on many keys can be split between threads. */
 
 /* How the exponentials of a query head are made: bounded scores need no maximum. */
 static bool scores_bounded(const struct tsa_plan *plan, size_t head)
@@ -44,8 +44,8 @@ static const T *pack_values(const struct tsa_call *call, T *room, size_t b, size
     }
     for (size_t i = 0; i < n; i += TSA_TILE_TOKENS) {
         ptrdiff_t stride;
-        const T *src = rows_in(call->v, b, g, k + i, tile_tokens(n - i), plan->dv, room + r->rows,
-                               &stride);
+        const T *src =
+            rows_in(call->v, b, g, k + i, tile_tokens(n - i), plan->dv, room + r->rows, &stride);
         KERNELS(plan)->pack_v(tile_tokens(n - i), plan->dv, src, stride, v + (ptrdiff_t)i * *ldv,
                               *ldv);
     }
@@ -62,8 +62,8 @@ static struct packed_keys pack_keys(const struct tsa_call *call, T *room, size_t
     T *kt = room + r->kt;
     ptrdiff_t stride;
     for (size_t i = 0; i < n; i += TSA_TILE_TOKENS) {
-        const T *src = rows_in(call->k, b, g, k + i, tile_tokens(n - i), plan->d, room + r->rows,
-                               &stride);
+        const T *src =
+            rows_in(call->k, b, g, k + i, tile_tokens(n - i), plan->d, room + r->rows, &stride);
         KERNELS(plan)->pack_t(tile_tokens(n - i), plan->d, src, stride, l2, 1, kt + i * plan->d,
                               TSA_TILE_TOKENS);
     }
@@ -83,7 +83,7 @@ static void write_row(const struct tsa_call *call, T *room, size_t b, size_t h, 
     rows_out_done(call->o, b, h, t, 1, plan->dv, rows);
 }
 
-/* -- many queries: tiles of up to TSA_TILE_TOKENS that end where blocks of keys do --------------- */
+/* -- many queries: tiles of up to TSA_TILE_TOKENS that end where blocks of keys do ----------- */
 
 /* Sums of queries: of the super-block under way, or of all before it. Those of a tile start at a
  * multiple of TSA_TILE_TOKENS rows, as kernels write whole vectors of max and den. */
@@ -237,9 +237,10 @@ static void range_task(const struct tsa_call *call, T *room, size_t index)
     softmax_range(call, room, &range);
 }
 
-/* -- few queries: row by row --------------------------------------------------------------------- */
+/* -- few queries: row by row ----------------------------------------------------------------- */
 
-/* Rows of one kv head are the queries of its group: row r is query r % tokens of head r / tokens. */
+/* Rows of one kv head are the queries of its group: row r is query r % tokens of head r / tokens.
+ */
 struct row {
     size_t h, t, seen;
     bool bounded;
@@ -265,10 +266,9 @@ static void one_row(const struct tsa_call *call, T *room, size_t b, size_t g, st
         ptrdiff_t stride, ldv;
         const T *v = pack_values(call, room, b, g, k, n, &ldv);
         const T *keys = rows_in(call->k, b, g, k, n, plan->d, room + r->rows, &stride);
-        KERNELS(plan)->softmax_decode(n, plan->d, keys, stride,
-                                      plan->normalize == TSA_NORMALIZE_L2, q, row.bounded,
-                                      plan->layout.ldv, v, ldv, k == super, s.max, s.den, s.acc,
-                                      room + r->kt, room + r->weights);
+        KERNELS(plan)->softmax_decode(n, plan->d, keys, stride, plan->normalize == TSA_NORMALIZE_L2,
+                                      q, row.bounded, plan->layout.ldv, v, ldv, k == super, s.max,
+                                      s.den, s.acc, room + r->kt, room + r->weights);
     }
 }
 
@@ -369,8 +369,8 @@ struct super_wave {
 static struct sums_of_rows slot_at(const struct tsa_call *call, size_t slot)
 {
     const struct tsa_softmax_room *r = &call->plan->room.softmax;
-    T *s = room_at(call, slot % call->team.threads) + r->slots +
-           slot / call->team.threads * r->slot;
+    T *s =
+        room_at(call, slot % call->team.threads) + r->slots + slot / call->team.threads * r->slot;
     return (struct sums_of_rows){s + 2 * TSA_TOKEN_ROWS, s, s + TSA_TOKEN_ROWS};
 }
 
@@ -410,7 +410,7 @@ static void rows_by_supers(const struct tsa_call *call, size_t item, size_t firs
     write_rows(call, room, item, first, n, sums);
 }
 
-/* -- the call ------------------------------------------------------------------------------------ */
+/* -- the call -------------------------------------------------------------------------------- */
 
 /* So few queries of a head go row by row. */
 #define FEW_QUERIES 4

@@ -75,8 +75,7 @@ static size_t chosen_chunk(const struct tsa_options *o)
 {
     if (o->chunk > 0)
         return o->chunk;
-    if (o->max_tokens > 0 &&
-        o->max_tokens < direct_tokens(o->head_dim, o->value_dim, o->terms))
+    if (o->max_tokens > 0 && o->max_tokens < direct_tokens(o->head_dim, o->value_dim, o->terms))
         return tsa_round_up(o->max_tokens + 1, 64);
     return tsa_default_chunk(o->head_dim, o->value_dim, o->terms);
 }

@@ -158,8 +158,9 @@ struct tsa_options {
                     void *argument);
     void *execute_user;
     /** Tokens of the longest sequence, or 0 (default): unknown. Where chunk is 0 and so short a
-     *  sequence is cheaper without folding (`tsa size` prints up to where, at most 8,192), the chunk
-     *  becomes longer than it: the direct form. A longer sequence is right too. The window of a state grows. */
+     *  sequence is cheaper without folding (`tsa size` prints up to where, at most 8,192), the
+     *  chunk becomes longer than it: the direct form. A longer sequence is right too. The window
+     *  of a state grows. */
     size_t max_tokens;
     void *reserved[5]; /**< must be NULL */
 };
@@ -471,10 +472,11 @@ TSA_API enum tsa_status tsa_query(const struct tsa_plan *plan,
  *  has checked them as they came may set TSA_SKIP_INPUT_CHECK, as the check reads all of them. The
  *  bits of a row depend on its query, keys and values alone: not on threads, batch, the other
  *  queries of the call, or the instruction set (doc/math.md). Where rows are normalised and the
- *  temperature is 2 or more, scores are bounded and need no maximum, by a property of the plan; else
- *  exp is SLEEF's, with a running maximum, right for any scores. The plan's terms, coefficients and
- *  chunk play no part. 0 queries or batch 0: no-op, as in tsa_prefill(). TSA_EINVAL,
- *  TSA_EUNSUPPORTED, TSA_ENONFINITE, TSA_ENOMEM. Thread-safe for distinct outputs and workspaces. */
+ *  temperature is 2 or more, scores are bounded and need no maximum, by a property of the plan;
+ *  else exp is SLEEF's (on x86 without FMA another one, with other bits), with a running maximum,
+ *  right for any scores. The plan's terms, coefficients and chunk play no part. 0 queries or batch
+ *  0: no-op, as in tsa_prefill(). TSA_EINVAL, TSA_EUNSUPPORTED, TSA_ENONFINITE, TSA_ENOMEM.
+ *  Thread-safe for distinct outputs and workspaces. */
 TSA_API enum tsa_status tsa_softmax(const struct tsa_plan *plan, size_t batch, size_t queries,
                                     size_t keys, int causal, const struct tsa_tensor *q,
                                     const struct tsa_tensor *k, const struct tsa_tensor *v,

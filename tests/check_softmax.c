@@ -580,8 +580,8 @@ START_TEST(long_rows)
 }
 END_TEST
 
-/* The first tile of queries ends where a block of keys does, and goes on over more keys than are packed
- * together: its last vector must not reach into the sums of the next. */
+/* The first tile of queries ends where a block of keys does, and goes on over more keys than are
+ * packed together: its last vector must not reach into the sums of the next. */
 START_TEST(partial_tiles)
 {
     static const size_t starts[] = {577, 580, 584, 588, 591, 607};

@@ -405,7 +405,8 @@ static void one_softmax_decode(struct kc *kc, const struct KERNELS *table, size_
                                size_t cols)
 {
     int l2 = (int)kc_between(kc, 0, 1), bounded = (int)kc_between(kc, 0, 1);
-    size_t cut = kc_chance(kc, 30) ? TSA_TILE_TOKENS * kc_between(kc, 0, keys / TSA_TILE_TOKENS) : 0;
+    size_t blocks = kc_chance(kc, 30) ? kc_between(kc, 0, keys / TSA_TILE_TOKENS) : 0;
+    size_t cut = TSA_TILE_TOKENS * blocks;
     size_t ld = d + kc_between(kc, 0, 3), room = 3 * (TSA_TILE_TOKENS + d * TSA_MAX_LANES);
     ptrdiff_t stride = kc_chance(kc, 20) ? -(ptrdiff_t)ld : (ptrdiff_t)ld;
     struct kc_array *k, *q, *v, *acc, *run, *kt, *scratch;

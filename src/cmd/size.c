@@ -125,13 +125,13 @@ static int print_json(const struct tsa_options *o, const struct sizes *s)
     json_t *direct = s->state_bytes > 0 ? json_integer((json_int_t)s->direct_tokens) : json_null();
     return cmd_json_print(json_pack(
         "{s:I, s:I, s:I, s:I, s:I, s:s, s:I, s:I, s:{s:I, s:I, s:I}, s:o, s:o, s:o, s:I}",
-        "head_dim",
-        (json_int_t)o->head_dim, "value_dim", (json_int_t)o->value_dim, "terms",
+        "head_dim", (json_int_t)o->head_dim, "value_dim", (json_int_t)o->value_dim, "terms",
         (json_int_t)o->terms, "heads", (json_int_t)o->heads, "kv_heads", (json_int_t)o->kv_heads,
         "dtype", cmd_dtype_name(o->dtype), "features", (json_int_t)s->features, "elements",
         (json_int_t)s->elements, "bytes", "f32", (json_int_t)(4 * s->elements), "f64",
         (json_int_t)(8 * s->elements), "bf16", (json_int_t)(2 * s->elements), "chunk", chunk,
-        "state_bytes", state, "direct_below_tokens", direct, "kv_break_even_tokens", (json_int_t)s->break_even));
+        "state_bytes", state, "direct_below_tokens", direct, "kv_break_even_tokens",
+        (json_int_t)s->break_even));
 }
 
 static void print_bytes(const char *label, size_t bytes)
