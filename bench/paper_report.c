@@ -186,8 +186,8 @@ static const char introduction[] =
 static void tally_text(const struct tally *t, char *text, size_t size)
 {
     snprintf(text, size,
-             "%zu of %zu figures of the paper reproduced; exact facts: %zu of %zu hold; %zu figures "
-             "more without one of the paper, %zu not run.",
+             "%zu of %zu figures of the paper reproduced; exact facts: %zu of %zu hold; other "
+             "figures: %zu; not run: %zu.",
              t->of[PAPER_REPRODUCED], t->of[PAPER_REPRODUCED] + t->of[PAPER_DIFFERS],
              t->exact - t->broken, t->exact, t->of[PAPER_NO_FIGURE], t->of[PAPER_NOT_RUN]);
 }

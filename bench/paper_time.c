@@ -173,12 +173,13 @@ static void crossover_figure(struct paper_experiment *e, const char *name, const
     const double ours = crossover(c->n, softmax, states, count);
     const double theirs =
         c->n[last] * pow(states[last] / softmax[last], 1 / (PAPER_SOFTMAX - PAPER_STATES));
-    char why[300];
+    char why[300], tokens[CMD_NUMBER_TEXT], with[CMD_NUMBER_TEXT];
     snprintf(why, sizeof why,
              "our exponents differ by %.2f, the paper's by %.2f: with the paper's exponents through "
-             "our %.0f tokens it would be %.0f%s",
+             "our %s tokens it would be %s%s",
              paper_fit(c->n, softmax, count, NULL) - paper_fit(c->n, states, count, NULL),
-             PAPER_SOFTMAX - PAPER_STATES, c->n[last], theirs,
+             PAPER_SOFTMAX - PAPER_STATES, cmd_count_text((uint64_t)c->n[last], tokens),
+             paper_number(round(theirs), with),
              ours <= c->n[0] ? "; it lies at or below the first length measured" : "");
     paper_speed(e, name, 728, ours, why);
 }
