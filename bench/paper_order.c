@@ -191,7 +191,8 @@ bool paper_order(const struct paper_run *run, struct paper_experiment *e)
     snprintf(e->setting, sizeof e->setting,
              "N = %s, d = %d, dv = %d, a = 2, unit rows, normal values, one thread. Errors "
              "against causal softmax in f64, least and largest of 20 draws, by two measures as in "
-             "experiment 10, and the largest absolute difference; beside them the states in f32. Times: tsa_prefill in f32 with the "
+             "experiment 10, and the largest absolute difference; beside them the states in f32. "
+             "Times: tsa_prefill in f32 with the "
              "default chunk and tsa_softmax, in turn.",
              cmd_count_text(n, tokens), D, DV);
     paper_progress(run, "errors of 1 to %d terms over %d draws", MOST_TERMS, PAPER_SEEDS);

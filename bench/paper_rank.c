@@ -179,8 +179,8 @@ static void truncated(const double *u, const double *s, const double *vt, size_t
 }
 
 /* The library's rows agree with the plain sums up to rounding: N terms each, and the same room as
- * below. Nothing is left beyond rank 21 but what LAPACK and the product lose: a small multiple of the unit
- * for each row. What rank 20 leaves out has to be a million times that. */
+ * below. Nothing is left beyond rank 21 but what LAPACK and the product lose: a small multiple of
+ * the unit for each row. What rank 20 leaves out has to be a million times that. */
 static void truncation_figures(struct paper_experiment *e, const struct paper_table *t,
                                const double *s)
 {
@@ -252,7 +252,8 @@ bool paper_rank(const struct paper_run *run, struct paper_experiment *e)
     snprintf(e->setting, sizeof e->setting,
              "%s random unit keys, d = %d: singular values of the matrix of all d^m entries of "
              "each key's tensor, m = 0 to 5, counted as numpy.linalg.matrix_rank counts them. Then "
-             "the order-2 state of N = %d tokens, dv = %d, in all %d x %d entries by plain sums, against "
+             "the order-2 state of N = %d tokens, dv = %d, in all %d x %d entries by plain sums, "
+             "against "
              "the library's %d rows expanded; cut to rank r, with outputs of three terms, a = 2.",
              cmd_count_text(run->quick ? 400 : 2000, keys), D, N, DV, FULL, ROW, WIDTH);
     return ranks(run, e) && truncate_state(run, e);

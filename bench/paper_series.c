@@ -168,7 +168,8 @@ static void second_case_figures(struct paper_experiment *e, const struct converg
                 draws_that_rise(c, FROBENIUS));
     snprintf(why, sizeof why, "of %d; n = %d is worse than n = 1 in %zu%s", PAPER_SEEDS,
              TSA_MAX_TERMS - 1, last,
-             2 * even > PAPER_SEEDS && last == 0 ? ": only even n blow up, odd n go on falling" : "");
+             2 * even > PAPER_SEEDS && last == 0 ? ": only even n blow up, odd n go on falling"
+                                                 : "");
     paper_ours(e, "(ii) draws where every even n is worse than the n before, and no odd n",
                (double)even, why);
 }

@@ -174,13 +174,14 @@ static void crossover_figure(struct paper_experiment *e, const char *name, const
     const double theirs =
         c->n[last] * pow(states[last] / softmax[last], 1 / (PAPER_SOFTMAX - PAPER_STATES));
     char why[300], tokens[CMD_NUMBER_TEXT], with[CMD_NUMBER_TEXT];
-    snprintf(why, sizeof why,
-             "our exponents differ by %.2f, the paper's by %.2f: with the paper's exponents through "
-             "our %s tokens it would be %s%s",
-             paper_fit(c->n, softmax, count, NULL) - paper_fit(c->n, states, count, NULL),
-             PAPER_SOFTMAX - PAPER_STATES, cmd_count_text((uint64_t)c->n[last], tokens),
-             paper_number(round(theirs), with),
-             ours <= c->n[0] ? "; it lies at or below the first length measured" : "");
+    snprintf(
+        why, sizeof why,
+        "our exponents differ by %.2f, the paper's by %.2f: with the paper's exponents through "
+        "our %s tokens it would be %s%s",
+        paper_fit(c->n, softmax, count, NULL) - paper_fit(c->n, states, count, NULL),
+        PAPER_SOFTMAX - PAPER_STATES, cmd_count_text((uint64_t)c->n[last], tokens),
+        paper_number(round(theirs), with),
+        ours <= c->n[0] ? "; it lies at or below the first length measured" : "");
     paper_speed(e, name, 728, ours, why);
 }
 
@@ -449,10 +450,18 @@ static void decode_figures(struct paper_experiment *e, const struct course *c, s
 
 bool paper_decode(const struct paper_run *run, struct paper_experiment *e)
 {
-    static const char *const heads[] = {
-        "context",           "softmax, us",           "softmax median, us", "softmax error",
-        "other softmax, us", "other softmax",         "states, us",         "states median, us",
-        "states error",      "step without fold, us", "softmax / states",   "fastest softmax / states"};
+    static const char *const heads[] = {"context",
+                                        "softmax, us",
+                                        "softmax median, us",
+                                        "softmax error",
+                                        "other softmax, us",
+                                        "other softmax",
+                                        "states, us",
+                                        "states median, us",
+                                        "states error",
+                                        "step without fold, us",
+                                        "softmax / states",
+                                        "fastest softmax / states"};
     static const size_t series[] = {1, 4, 6};
     const size_t first = run->quick ? 256 : 1024, most = run->quick ? 1024 : 65536;
     char from[CMD_NUMBER_TEXT], to[CMD_NUMBER_TEXT];
@@ -467,7 +476,8 @@ bool paper_decode(const struct paper_run *run, struct paper_experiment *e)
              "normalises the cached keys at every token, and does not check them; contenders take "
              "the keys as they are, as a cache of normalised keys would: the fastest is the fairer "
              "comparison. Timed in turn.",
-             cmd_count_text(first, from), cmd_count_text(most, to), run->quick ? "" : " and 1,048,576 for the states");
+             cmd_count_text(first, from), cmd_count_text(most, to),
+             run->quick ? "" : " and 1,048,576 for the states");
     for (size_t n = first; n <= most && !paper_late(run, e, "decoding", n); n *= 2)
         if (!decode_at(run, t, &c, n, true))
             return false;
