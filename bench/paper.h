@@ -92,6 +92,9 @@ void paper_add_note(struct paper_experiment *e, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 void paper_experiment_clear(struct paper_experiment *e);
 
+/* A number as a person reads it: 9,945, 0.0123, 6.5e-04. Returns text of 32 bytes. */
+const char *paper_number(double x, char *text);
+
 /* Figures, each judged by its rule (doc/paper.md, "Verdicts"); `why` explains a difference and may
  * be NULL. */
 
@@ -254,8 +257,6 @@ const struct paper_racer *paper_fastest(const struct paper_race *race, const cha
  * be written; *drawn is false without gnuplot. */
 bool paper_draw_plot(const char *out, const struct paper_experiment *e, struct paper_plot *plot,
                      bool *drawn);
-/* A number as a person reads it: 9,945, 0.0123, 6.5e-04. Returns text of 32 bytes. */
-const char *paper_number(double x, char *text);
 /* All files; an exit code. `json` also goes to standard output. */
 int paper_report(const struct paper_run *run, struct paper_experiment *experiments, size_t count,
                  bool json);

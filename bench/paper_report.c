@@ -14,26 +14,6 @@
 static const char *const verdicts[PAPER_VERDICTS] = {
     "reproduced", "differs", "holds", "does not hold", "no figure in the paper", "not run"};
 
-const char *paper_number(double x, char *text)
-{
-    if (isnan(x))
-        return strcpy(text, "");
-    if (isinf(x))
-        return strcpy(text, x < 0 ? "-inf" : "inf");
-    if (x == floor(x) && fabs(x) < 1e15) {
-        text[0] = '-';
-        cmd_count_text((uint64_t)fabs(x), text + (x < 0));
-        return text;
-    }
-    const double size = fabs(x);
-    snprintf(text, CMD_NUMBER_TEXT, size >= 1e-3 && size < 1e6 ? "%.4g" : "%.3e", x);
-    if (size >= 999.95 && size < 1e6) {
-        text[0] = '-';
-        cmd_count_text((uint64_t)round(size), text + (x < 0));
-    }
-    return text;
-}
-
 /* Between the least and the largest of the draws. */
 static const char *range_text(const struct paper_figure *f, char text[80])
 {

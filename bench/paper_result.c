@@ -109,6 +109,26 @@ void paper_experiment_clear(struct paper_experiment *e)
 
 /* -- figures ---------------------------------------------------------------------------------- */
 
+const char *paper_number(double x, char *text)
+{
+    if (isnan(x))
+        return strcpy(text, "");
+    if (isinf(x))
+        return strcpy(text, x < 0 ? "-inf" : "inf");
+    if (x == floor(x) && fabs(x) < 1e15) {
+        text[0] = '-';
+        cmd_count_text((uint64_t)fabs(x), text + (x < 0));
+        return text;
+    }
+    const double size = fabs(x);
+    snprintf(text, CMD_NUMBER_TEXT, size >= 1e-3 && size < 1e6 ? "%.4g" : "%.3e", x);
+    if (size >= 999.95 && size < 1e6) {
+        text[0] = '-';
+        cmd_count_text((uint64_t)round(size), text + (x < 0));
+    }
+    return text;
+}
+
 /* Without a figure of the paper it holds, or does not. */
 static struct paper_figure *figure(struct paper_experiment *e, const char *name, double paper,
                                    double ours, bool good)
