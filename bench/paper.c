@@ -3,10 +3,12 @@
 #include "config.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "cmd.h"
 #include "paper.h"
@@ -27,7 +29,8 @@ static const char help[] =
     "  --json               the results as JSON on standard output too\n"
     "  --help, --version\n"
     "\n"
-    "Exit status 1 if an exact fact does not hold; times and random draws do not count.\n";
+    "Exit status 1 if an exact fact does not hold or an experiment could not be run; times and\n"
+    "random draws do not count.\n";
 
 enum { OPT_OUT = 256, OPT_QUICK, OPT_ONLY, OPT_ISA, OPT_LIST, OPT_JSON, OPT_HELP, OPT_VERSION };
 
@@ -66,6 +69,7 @@ enum { EXPERIMENTS = sizeof experiments / sizeof *experiments };
 struct settings {
     struct paper_run run;
     bool chosen[EXPERIMENTS], json, list;
+    char out[3900];
 };
 
 void paper_progress(const struct paper_run *run, const char *format, ...)
@@ -78,6 +82,19 @@ void paper_progress(const struct paper_run *run, const char *format, ...)
     vfprintf(stderr, format, arguments);
     va_end(arguments);
     fputc('\n', stderr);
+}
+
+/* Longer lengths than those timed by then are left out. */
+#define MOST_SECONDS (12 * 60.0)
+
+bool paper_late(const struct paper_run *run, struct paper_experiment *e, const char *what, size_t n)
+{
+    char text[CMD_NUMBER_TEXT];
+    if (bench_now() - run->start < MOST_SECONDS)
+        return false;
+    paper_add_note(e, "The time was up (%.0f minutes): %s from N = %s on was left out. ",
+                   MOST_SECONDS / 60, what, cmd_count_text(n, text));
+    return true;
 }
 
 /* 1,5,8: numbers from 1 on. */
@@ -105,10 +122,14 @@ static bool parse_option(int option, const char *value, struct settings *s)
 {
     switch (option) {
     case OPT_OUT:
-        s->run.out = value;
-        if (value[0] == '\0')
+        if (value[0] == '\0') {
             cmd_usage("--out: '' found; wanted a folder");
-        return value[0] != '\0';
+            return false;
+        }
+        /* a name that gnuplot does not take for an option */
+        snprintf(s->out, sizeof s->out, "%s%s", value[0] == '-' ? "./" : "", value);
+        s->run.out = s->out;
+        return true;
     case OPT_QUICK:
         s->run.quick = true;
         return true;
@@ -138,6 +159,9 @@ static int prepare(struct settings *s)
         return cmd_fail("%s: cannot be made: %s", run->out, strerror(errno));
     if (stat(run->out, &status) != 0 || !S_ISDIR(status.st_mode))
         return cmd_fail("%s: not a folder", run->out);
+    if (access(run->out, W_OK | X_OK) != 0)
+        return cmd_fail("%s: cannot be written: %s", run->out, strerror(errno));
+    run->start = bench_now();
     run->timing = run->quick ? (struct bench_timing){.seconds = 1e-4, .repeats = 3}
                              : (struct bench_timing){.seconds = 0.01, .repeats = 15};
     if (run->quick)
@@ -149,12 +173,20 @@ static int prepare(struct settings *s)
     return CMD_OK;
 }
 
+/* Nothing of an experiment that failed is shown but its setting and why. */
+static void mark_failed(struct paper_experiment *e)
+{
+    paper_experiment_clear(e);
+    e->failed = true;
+    snprintf(e->note, sizeof e->note, "Not run: %s.", cmd_last_line());
+    paper_not_run(e, "the experiment", NAN, cmd_last_line());
+}
+
 static int run_all(const struct settings *s)
 {
     static struct paper_experiment results[EXPERIMENTS];
-    size_t count = 0;
-    int code = CMD_OK;
-    for (size_t i = 0; code == CMD_OK && i < EXPERIMENTS; i++) {
+    size_t count = 0, failed = 0;
+    for (size_t i = 0; i < EXPERIMENTS; i++) {
         if (!s->chosen[i])
             continue;
         struct paper_experiment *e = &results[count++];
@@ -162,11 +194,14 @@ static int run_all(const struct settings *s)
         e->id = experiments[i].id;
         e->title = experiments[i].title;
         paper_progress(&s->run, "%d. %s", e->number, e->title);
-        if (!experiments[i].run(&s->run, e))
-            code = cmd_fail("experiment %d could not be run", e->number);
+        if (!experiments[i].run(&s->run, e)) {
+            mark_failed(e);
+            failed++;
+        }
     }
-    if (code == CMD_OK)
-        code = paper_report(&s->run, results, count, s->json);
+    int code = paper_report(&s->run, results, count, s->json);
+    if (failed)
+        code = cmd_fail("%zu of %zu experiments could not be run", failed, count);
     for (size_t i = 0; i < count; i++)
         paper_experiment_clear(&results[i]);
     return code;

@@ -22,13 +22,16 @@ int tsa_paper_main(int argc, char **argv);
 enum paper_verdict {
     PAPER_REPRODUCED,
     PAPER_DIFFERS,
+    PAPER_HOLDS, /* the paper has no figure, but theory or a bound has to hold */
+    PAPER_FAILS,
     PAPER_NO_FIGURE, /* the paper has none */
-    PAPER_NOT_RUN
+    PAPER_NOT_RUN,
+    PAPER_VERDICTS
 };
 
 /* A figure of the paper beside ours. Numbers that are unknown or do not apply are NaN. */
 struct paper_figure {
-    char name[120], why[320];
+    char name[120], why[640];
     double paper, ours;
     double low, high; /* over the draws */
     bool exact;       /* true on any machine: if it differs, the command fails */
@@ -61,16 +64,17 @@ struct paper_plot {
 struct paper_experiment {
     int number;
     const char *id, *title;
-    char setting[800], note[1200];
+    char setting[1200], note[1200];
     struct paper_figure figures[24];
     struct paper_table tables[6];
     struct paper_plot plots[3];
     size_t figure_count, table_count, plot_count;
+    bool failed; /* it could not be run: the note says why */
 };
 
 /* Statistics over the draws; the first is that of the first seed. */
 struct paper_spread {
-    double first, low, high, median, mean, deviation;
+    double first, low, high, median, mean, deviation; /* that of a sample, with n - 1 */
 };
 struct paper_spread paper_spread_of(const double *values, size_t count);
 
@@ -88,6 +92,9 @@ void paper_add_note(struct paper_experiment *e, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 void paper_experiment_clear(struct paper_experiment *e);
 
+/* A number as a person reads it: 9,945, 0.0123, 6.5e-04. Returns text of 32 bytes. */
+const char *paper_number(double x, char *text);
+
 /* Figures, each judged by its rule (doc/paper.md, "Verdicts"); `why` explains a difference and may
  * be NULL. */
 
@@ -97,20 +104,33 @@ void paper_equal(struct paper_experiment *e, const char *name, double paper, dou
 /* At most a derived bound, or at least it. An exact fact. */
 void paper_at_most(struct paper_experiment *e, const char *name, double bound, double ours);
 void paper_at_least(struct paper_experiment *e, const char *name, double bound, double ours);
-/* A rounding error: the median over the draws at most four times the paper's. */
+/* A rounding error: the median over the draws at most four times the paper's, if it has one. */
 void paper_rounding(struct paper_experiment *e, const char *name, double paper,
                     const struct paper_spread *ours);
 /* It depends on the draw: the paper's lies within ours. */
 void paper_drawn(struct paper_experiment *e, const char *name, double paper,
                  const struct paper_spread *ours, const char *why);
-/* It depends on the draw: ours meet the range that the paper has. */
-void paper_within(struct paper_experiment *e, const char *name, double low, double high,
-                  const struct paper_spread *ours);
+/* The same where the paper does not say what it measured: by any of several measures. `ours` is
+ * that of the first that reproduces it, or of the first. */
+#define PAPER_MEASURES 3
+struct paper_measures {
+    size_t count;
+    const char *names[PAPER_MEASURES];
+    double values[PAPER_MEASURES][PAPER_SEEDS];
+};
+void paper_drawn_by(struct paper_experiment *e, const char *name, double paper,
+                    const struct paper_measures *by);
+/* Most of the draws lie in the range that the paper has, by any of the measures. */
+void paper_within_by(struct paper_experiment *e, const char *name, double low, double high,
+                     const struct paper_measures *by);
 /* Something that the paper says: true in most of the draws, `holds` of them. */
 void paper_claim(struct paper_experiment *e, const char *name, size_t holds);
-/* An exponent of growth: within 0.25. */
+/* An exponent of growth: within 0.25, or 0.05 where there is none. */
 void paper_exponent(struct paper_experiment *e, const char *name, double paper, double theory,
                     double ours);
+/* Growth as N doubles: within a tenth. */
+void paper_growth(struct paper_experiment *e, const char *name, double paper, double theory,
+                  double ours);
 /* It depends on the machine: within a quarter. */
 void paper_speed(struct paper_experiment *e, const char *name, double paper, double ours,
                  const char *why);
@@ -177,8 +197,12 @@ struct paper_run {
     struct bench_machine machine; /* only `unit` and `cpu` of a quick run */
     struct bench_timing timing;
     const char *out;
+    double start; /* bench_now() */
 };
 
+/* Whether the time is up after which longer lengths are left out; then the note says so. */
+bool paper_late(const struct paper_run *run, struct paper_experiment *e, const char *what,
+                size_t n);
 /* A line on stderr while the command works, unless it is quick. */
 void paper_progress(const struct paper_run *run, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
@@ -233,8 +257,6 @@ const struct paper_racer *paper_fastest(const struct paper_race *race, const cha
  * be written; *drawn is false without gnuplot. */
 bool paper_draw_plot(const char *out, const struct paper_experiment *e, struct paper_plot *plot,
                      bool *drawn);
-/* A number as a person reads it: 9,945, 0.0123, 6.5e-04. Returns text of 32 bytes. */
-const char *paper_number(double x, char *text);
 /* All files; an exit code. `json` also goes to standard output. */
 int paper_report(const struct paper_run *run, struct paper_experiment *experiments, size_t count,
                  bool json);

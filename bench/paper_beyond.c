@@ -47,13 +47,13 @@ static bool four_ways(const struct paper_run *run, struct paper_table *t, const 
 
 /* -- energy ----------------------------------------------------------------------------------- */
 
-#define ZONES "/sys/class/powercap/*/"
+#define ZONES "/sys/class/powercap/intel-rapl:*/"
 enum { MOST_ZONES = 16 };
 
 /* Counters of whole processor packages, in microjoules; they wrap at `range`. */
 struct energy {
-    size_t count;
-    char path[MOST_ZONES][128];
+    size_t count, packages; /* that may be read, and that there are */
+    char path[MOST_ZONES][128], name[MOST_ZONES][32];
     double range[MOST_ZONES], start[MOST_ZONES];
 };
 
@@ -66,21 +66,25 @@ static bool read_number(const char *path, double *value)
     return good;
 }
 
-static bool is_package(const char *path)
+/* Whether the file names a processor package that was not found before; its name. */
+static bool is_new_package(const struct energy *energy, const char *path, char name[32])
 {
-    char name[32] = "";
     FILE *file = fopen(path, "r");
-    if (file && !fgets(name, sizeof name, file))
+    name[0] = '\0';
+    if (file && !fgets(name, 32, file))
         name[0] = '\0';
     if (file)
         fclose(file);
+    for (size_t i = 0; i < energy->count; i++)
+        if (strcmp(name, energy->name[i]) == 0)
+            return false;
     return strncmp(name, "package", 7) == 0;
 }
 
 static void energy_find(struct energy *energy)
 {
     glob_t names;
-    energy->count = 0;
+    energy->count = energy->packages = 0;
     if (glob(ZONES "name", 0, NULL, &names) != 0)
         return;
     for (size_t i = 0; i < names.gl_pathc && energy->count < MOST_ZONES; i++) {
@@ -88,8 +92,9 @@ static void energy_find(struct energy *energy)
         const int folder = (int)(strlen(name) - strlen("name"));
         char *path = energy->path[energy->count], range[128];
         double now;
-        if (!is_package(name))
+        if (!is_new_package(energy, name, energy->name[energy->count]))
             continue;
+        energy->packages++;
         snprintf(path, sizeof energy->path[0], "%.*senergy_uj", folder, name);
         snprintf(range, sizeof range, "%.*smax_energy_range_uj", folder, name);
         if (read_number(path, &now) && read_number(range, &energy->range[energy->count]))
@@ -195,8 +200,9 @@ bool paper_beyond(const struct paper_run *run, struct paper_experiment *e)
         paper_add_note(e, "One thread is granted here: two were not measured. ");
     energy_find(&energy);
     if (energy.count == 0) {
-        paper_add_note(e, "This machine exposes no energy counter of its packages (%s).",
-                       "/sys/class/powercap");
+        paper_add_note(e, "This machine exposes %s energy counter of its packages%s (%s).",
+                       energy.packages ? "an" : "no",
+                       energy.packages ? ", but none that may be read" : "", ZONES);
         return true;
     }
     return run->quick || measure_energy(run, e, &energy);

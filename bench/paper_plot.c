@@ -135,8 +135,10 @@ bool paper_draw_plot(const char *out, const struct paper_experiment *e, struct p
     const int error = run_gnuplot(script, fileno(output.stream));
     if (error) {
         output_discard(&output);
-        if (error != ENOENT)
+        static bool told; /* once, not for every plot */
+        if (error != ENOENT && !told)
             cmd_fail("gnuplot failed on %s", script);
+        told |= error != ENOENT;
         return true;
     }
     if (!output_commit(&output, picture))

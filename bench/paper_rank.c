@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd.h"
 #include "paper.h"
 
 enum { D = 6, DEGREES = 6, DV = 24, ROW = DV + 1, N = 64, WIDTH = 21 };
@@ -126,31 +127,97 @@ static void query(const struct paper_draw *draw, const double *sums, double *o)
     }
 }
 
+/* Rows of the order-2 state in the basis of all d^2 entries, and of its distinct ones. */
+enum { FULL = D * D };
+
+/* The whole matrix of a symmetric one: the row of i <= j is sqrt(2) times that of (i, j) and of
+ * (j, i), and that of i = j is itself. */
+static void expand(const double *symmetric, double *full)
+{
+    for (size_t i = 0; i < D; i++) {
+        for (size_t j = i; j < D; j++, symmetric += ROW) {
+            const double scale = i == j ? 1 : sqrt(0.5);
+            for (size_t c = 0; c < ROW; c++)
+                full[(i * D + j) * ROW + c] = full[(j * D + i) * ROW + c] = scale * symmetric[c];
+        }
+    }
+}
+
+/* The whole matrix by plain sums over the tokens, with nothing known of its symmetry. */
+static void whole_state(const struct paper_draw *draw, double *full)
+{
+    double power[FULL];
+    memset(full, 0, FULL * ROW * sizeof *full);
+    for (size_t t = 0; t < N; t++) {
+        tensor_power(draw->k + t * D, 2, power);
+        for (size_t i = 0; i < FULL; i++)
+            for (size_t c = 0; c < ROW; c++)
+                full[i * ROW + c] += power[i] * (c < DV ? draw->v[t * DV + c] : 1);
+    }
+}
+
+/* What queries see of a whole matrix: the symmetric part of it. */
+static void compress(const double *full, double *symmetric)
+{
+    for (size_t i = 0; i < D; i++) {
+        for (size_t j = i; j < D; j++, symmetric += ROW) {
+            const double scale = i == j ? 0.5 : sqrt(0.5);
+            for (size_t c = 0; c < ROW; c++)
+                symmetric[c] = scale * (full[(i * D + j) * ROW + c] + full[(j * D + i) * ROW + c]);
+        }
+    }
+}
+
 /* The sum of the first r singular triples. */
 static void truncated(const double *u, const double *s, const double *vt, size_t r, double *out)
 {
-    memset(out, 0, WIDTH * ROW * sizeof *out);
-    for (size_t i = 0; i < WIDTH; i++)
+    memset(out, 0, FULL * ROW * sizeof *out);
+    for (size_t i = 0; i < FULL; i++)
         for (size_t j = 0; j < r; j++)
             for (size_t c = 0; c < ROW; c++)
-                out[i * ROW + c] += u[i * WIDTH + j] * s[j] * vt[j * ROW + c];
+                out[i * ROW + c] += u[i * ROW + j] * s[j] * vt[j * ROW + c];
+}
+
+/* The library's rows agree with the plain sums up to rounding: N terms each, and the same room as
+ * below. Nothing is left beyond rank 21 but what LAPACK and the product lose: a small multiple of
+ * the unit for each row. What rank 20 leaves out has to be a million times that. */
+static void truncation_figures(struct paper_experiment *e, const struct paper_table *t,
+                               const double *s)
+{
+    const double rounding = FULL * DBL_EPSILON;
+    size_t rank = 0;
+    for (size_t i = 0; i < ROW; i++)
+        rank += s[i] > s[0] * rounding; /* as numpy.linalg.matrix_rank */
+    paper_equal(e, "rank of the order-2 state, 36 x 25", WIDTH, WIDTH, (double)rank);
+    paper_at_most(e, "its 22nd singular value over the first", rounding, s[WIDTH] / s[0]);
+    paper_at_least(e, "its 21st singular value over the first", 1e6 * rounding,
+                   s[WIDTH - 1] / s[0]);
+    paper_at_most(e, "rank 21 is lossless: relative error of the state", 64 * rounding,
+                  paper_cell_value(t, WIDTH - 1, 2));
+    paper_at_least(e, "rank 20 is not: relative error of the state", 1e6 * rounding,
+                   paper_cell_value(t, WIDTH - 2, 2));
 }
 
 static bool truncate_state(const struct paper_run *run, struct paper_experiment *e)
 {
-    static const char *const heads[] = {"rank r", "state, relative error", "outputs, max error"};
-    static const size_t series[] = {1, 2};
+    static const char *const heads[] = {"rank r", "s of r / s of 1", "state, relative error",
+                                        "outputs, max error"};
+    static const size_t series[] = {1, 2, 3};
     enum { FEATURES = 1 + D + WIDTH };
-    double sums[FEATURES * ROW], cut[FEATURES * ROW], a[WIDTH * ROW];
-    double s[WIDTH], u[WIDTH * WIDTH], vt[WIDTH * ROW], o[N * DV], o_cut[N * DV];
-    double *const order2 = sums + (1 + D) * ROW, *const order2_cut = cut + (1 + D) * ROW;
+    double sums[FEATURES * ROW], cut[FEATURES * ROW], a[FULL * ROW], full[FULL * ROW];
+    double s[ROW], u[FULL * ROW], vt[ROW * ROW], o[N * DV], o_cut[N * DV], full_cut[FULL * ROW];
+    double expanded[FULL * ROW];
     struct paper_draw draw;
 
     if (!paper_draw_create(&draw, N, D, DV, 1, true))
         return false;
     bool done = export_state(run, &draw, sums);
-    memcpy(a, order2, sizeof a);
-    done = done && svd(WIDTH, ROW, a, s, u, vt);
+    if (done) {
+        expand(sums + (1 + D) * ROW, expanded);
+        whole_state(&draw, full);
+        memcpy(a, full, sizeof a);
+        done = svd(FULL, ROW, a, s, u, vt);
+    }
     if (!done) {
         paper_draw_destroy(&draw);
         return false;
@@ -159,35 +226,36 @@ static bool truncate_state(const struct paper_run *run, struct paper_experiment 
                                         heads, PAPER_COUNT(heads));
     query(&draw, sums, o);
     memcpy(cut, sums, sizeof cut);
-    for (size_t r = 1; r <= WIDTH; r++) {
-        truncated(u, s, vt, r, order2_cut);
+    for (size_t r = 1; r <= ROW; r++) {
+        truncated(u, s, vt, r, full_cut);
+        compress(full_cut, cut + (1 + D) * ROW);
         query(&draw, cut, o_cut);
-        const double row[] = {(double)r, paper_relative_l2(order2_cut, order2, WIDTH * ROW),
+        const double row[] = {(double)r, s[r - 1] / s[0],
+                              paper_relative_l2(full_cut, full, FULL * ROW),
                               paper_max_difference(o_cut, o, N * DV)};
-        paper_row(t, row, 3);
+        paper_row(t, row, 4);
     }
     paper_draw_destroy(&draw);
     struct paper_plot *p =
-        paper_plot(e, "truncation", "The order-2 state truncated to rank r", 1, 0, series, 2);
+        paper_plot(e, "truncation", "The order-2 state truncated to rank r", 1, 0, series, 3);
     p->log_y = true;
     snprintf(p->y_label, sizeof p->y_label, "error");
-    /* the best matrix of rank r is off by the next singular values; what LAPACK and the product
-     * lose is at most a small multiple of the unit for each of 21 terms */
-    paper_at_most(e, "rank 21 is lossless: relative error of the state", 64 * WIDTH * DBL_EPSILON,
-                  paper_cell_value(t, WIDTH - 1, 1));
-    paper_at_least(e, "rank 20 is not: relative error of the state", 1e6 * WIDTH * DBL_EPSILON,
-                   paper_cell_value(t, WIDTH - 2, 1));
+    paper_at_most(e, "the library's 21 rows put into 36: relative error of the state",
+                  64 * FULL * DBL_EPSILON, paper_relative_l2(expanded, full, FULL * ROW));
+    truncation_figures(e, t, s);
     return true;
 }
 
 bool paper_rank(const struct paper_run *run, struct paper_experiment *e)
 {
+    char keys[CMD_NUMBER_TEXT];
     snprintf(e->setting, sizeof e->setting,
-             "%d random unit keys, d = %d: singular values of the matrix of all d^m entries of "
+             "%s random unit keys, d = %d: singular values of the matrix of all d^m entries of "
              "each key's tensor, m = 0 to 5, counted as numpy.linalg.matrix_rank counts them. Then "
-             "the order-2 state (%d x %d, symmetric basis, N = %d, dv = %d) cut to rank r; outputs "
-             "of three terms, a = 2.",
-             run->quick ? 400 : 2000, D, WIDTH, ROW, N, DV);
+             "the order-2 state of N = %d tokens, dv = %d, in all %d x %d entries by plain sums, "
+             "against "
+             "the library's %d rows expanded; cut to rank r, with outputs of three terms, a = 2.",
+             cmd_count_text(run->quick ? 400 : 2000, keys), D, N, DV, FULL, ROW, WIDTH);
     return ranks(run, e) && truncate_state(run, e);
 }
 

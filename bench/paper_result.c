@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd.h"
 #include "paper.h"
 
 static int compare(const void *a, const void *b)
@@ -28,8 +29,8 @@ struct paper_spread paper_spread_of(const double *values, size_t count)
     for (size_t i = 0; i < count; i++)
         s.mean += sorted[i] / (double)count;
     for (size_t i = 0; i < count; i++)
-        s.deviation += (sorted[i] - s.mean) * (sorted[i] - s.mean) / (double)count;
-    s.deviation = sqrt(s.deviation);
+        s.deviation += (sorted[i] - s.mean) * (sorted[i] - s.mean);
+    s.deviation = count > 1 ? sqrt(s.deviation / (double)(count - 1)) : 0;
     return s;
 }
 
@@ -101,19 +102,45 @@ void paper_experiment_clear(struct paper_experiment *e)
         free(e->tables[i].cells);
     for (size_t i = 0; i < e->plot_count; i++)
         free(e->plots[i].svg);
+    memset(e->tables, 0, sizeof e->tables);
+    memset(e->plots, 0, sizeof e->plots);
     e->table_count = e->plot_count = e->figure_count = 0;
 }
 
 /* -- figures ---------------------------------------------------------------------------------- */
 
+const char *paper_number(double x, char *text)
+{
+    if (isnan(x))
+        return strcpy(text, "");
+    if (isinf(x))
+        return strcpy(text, x < 0 ? "-inf" : "inf");
+    if (x == floor(x) && fabs(x) < 1e15) {
+        text[0] = '-';
+        cmd_count_text((uint64_t)fabs(x), text + (x < 0));
+        return text;
+    }
+    const double size = fabs(x);
+    snprintf(text, CMD_NUMBER_TEXT, size >= 1e-3 && size < 1e6 ? "%.4g" : "%.3e", x);
+    if (size >= 999.95 && size < 1e6) {
+        text[0] = '-';
+        cmd_count_text((uint64_t)round(size), text + (x < 0));
+    }
+    return text;
+}
+
+/* Without a figure of the paper it holds, or does not. */
 static struct paper_figure *figure(struct paper_experiment *e, const char *name, double paper,
-                                   double ours, bool reproduced)
+                                   double ours, bool good)
 {
     struct paper_figure *f = &e->figures[e->figure_count++];
     if (e->figure_count > sizeof e->figures / sizeof *e->figures)
         abort();
     *f = (struct paper_figure){.paper = paper, .ours = ours, .low = NAN, .high = NAN};
-    f->verdict = reproduced ? PAPER_REPRODUCED : PAPER_DIFFERS;
+    if (isnan(paper))
+        f->verdict = good ? PAPER_HOLDS : PAPER_FAILS;
+    else
+        f->verdict = good ? PAPER_REPRODUCED : PAPER_DIFFERS;
     snprintf(f->name, sizeof f->name, "%s", name);
     return f;
 }
@@ -167,17 +194,23 @@ void paper_rounding(struct paper_experiment *e, const char *name, double paper,
 {
     struct paper_figure *f = figure(e, name, paper, ours->first, ours->median <= 4 * paper);
     spread_into(f, ours);
+    if (isnan(paper)) {
+        f->verdict = PAPER_NO_FIGURE;
+        return;
+    }
     explain(f, "the median over %d draws is %.2g times the paper's", PAPER_SEEDS,
             ours->median / paper);
 }
 
-void paper_drawn(struct paper_experiment *e, const char *name, double paper,
-                 const struct paper_spread *ours, const char *why)
+static bool is_inside(double paper, const struct paper_spread *ours)
 {
-    const bool inside = paper >= ours->low && paper <= ours->high;
-    struct paper_figure *f = figure(e, name, paper, ours->first, inside);
-    spread_into(f, ours);
-    if (inside)
+    return paper >= ours->low && paper <= ours->high;
+}
+
+/* Where the paper's lies among the draws. */
+static void explain_drawn(struct paper_figure *f, double paper, const struct paper_spread *ours)
+{
+    if (is_inside(paper, ours))
         explain(f, "the paper's lies within %d draws", PAPER_SEEDS);
     else if (ours->deviation > 0)
         explain(f, "the paper's lies %.1f standard deviations %s the mean of %d draws",
@@ -185,34 +218,101 @@ void paper_drawn(struct paper_experiment *e, const char *name, double paper,
                 PAPER_SEEDS);
     else
         explain(f, "it is the same in %d draws", PAPER_SEEDS);
+}
+
+void paper_drawn(struct paper_experiment *e, const char *name, double paper,
+                 const struct paper_spread *ours, const char *why)
+{
+    const bool inside = is_inside(paper, ours);
+    struct paper_figure *f = figure(e, name, paper, ours->first, inside);
+    spread_into(f, ours);
+    explain_drawn(f, paper, ours);
     if (!inside && why)
         explain(f, "; %s", why);
 }
 
-void paper_within(struct paper_experiment *e, const char *name, double low, double high,
-                  const struct paper_spread *ours)
+/* The numbers of the first measure that reproduces, and "reproduced by NAME, NAME". */
+static struct paper_figure *figure_by(struct paper_experiment *e, const char *name, double paper,
+                                      const struct paper_measures *by, const bool *good)
 {
-    const bool meets = ours->high >= low && ours->low <= high;
-    struct paper_figure *f = figure(e, name, NAN, ours->first, meets);
-    spread_into(f, ours);
-    explain(f, "%d draws %s %g to %g", PAPER_SEEDS, meets ? "meet" : "all lie outside", low, high);
+    size_t shown = 0;
+    while (shown < by->count && !good[shown])
+        shown++;
+    const bool any = shown < by->count;
+    const struct paper_spread spread = paper_spread_of(by->values[any ? shown : 0], PAPER_SEEDS);
+    struct paper_figure *f = figure(e, name, paper, spread.first, any);
+    f->verdict = any ? PAPER_REPRODUCED : PAPER_DIFFERS;
+    spread_into(f, &spread);
+    explain(f, any ? "by " : "by no measure");
+    for (size_t m = shown; m < by->count; m++)
+        if (good[m])
+            explain(f, "%s%s", m > shown ? ", " : "", by->names[m]);
+    return f;
+}
+
+void paper_drawn_by(struct paper_experiment *e, const char *name, double paper,
+                    const struct paper_measures *by)
+{
+    struct paper_spread spreads[PAPER_MEASURES];
+    bool good[PAPER_MEASURES];
+    for (size_t m = 0; m < by->count; m++) {
+        spreads[m] = paper_spread_of(by->values[m], PAPER_SEEDS);
+        good[m] = is_inside(paper, &spreads[m]);
+    }
+    struct paper_figure *f = figure_by(e, name, paper, by, good);
+    for (size_t m = 0; m < by->count; m++) {
+        explain(f, "; %s: ", by->names[m]);
+        explain_drawn(f, paper, &spreads[m]);
+    }
+}
+
+void paper_within_by(struct paper_experiment *e, const char *name, double low, double high,
+                     const struct paper_measures *by)
+{
+    size_t inside[PAPER_MEASURES] = {0};
+    bool good[PAPER_MEASURES];
+    for (size_t m = 0; m < by->count; m++) {
+        for (size_t s = 0; s < PAPER_SEEDS; s++)
+            inside[m] += by->values[m][s] >= low && by->values[m][s] <= high;
+        good[m] = 2 * inside[m] > PAPER_SEEDS;
+    }
+    struct paper_figure *f = figure_by(e, name, NAN, by, good);
+    for (size_t m = 0; m < by->count; m++)
+        explain(f, "%s%s: %zu of %d lie within %g to %g", m ? ", " : "; ", by->names[m], inside[m],
+                PAPER_SEEDS, low, high);
 }
 
 void paper_claim(struct paper_experiment *e, const char *name, size_t holds)
 {
-    struct paper_figure *f = figure(e, name, NAN, (double)holds, 2 * holds > PAPER_SEEDS);
+    struct paper_figure *f = figure(e, name, NAN, (double)holds, true);
+    f->verdict = 2 * holds > PAPER_SEEDS ? PAPER_REPRODUCED : PAPER_DIFFERS;
     explain(f, "true in %zu of %d draws%s", holds, PAPER_SEEDS,
             f->verdict == PAPER_REPRODUCED || holds == 0 ? "" : ": possible, not typical");
+}
+
+/* How far ours is from the paper and from theory, and which is the nearer. */
+static void explain_growth(struct paper_figure *f, double theory)
+{
+    const double from[] = {f->ours - f->paper, f->ours - theory};
+    char text[2][CMD_NUMBER_TEXT];
+    for (int i = 0; i < 2; i++) /* no "-0.00" */
+        snprintf(text[i], sizeof text[i], "%+.2f", fabs(from[i]) < 0.005 ? 0.0 : from[i]);
+    explain(f, "%s from the paper, %s from the theoretical %g", text[0], text[1], theory);
+    if (f->verdict == PAPER_DIFFERS && fabs(from[1]) < fabs(f->paper - theory))
+        explain(f, ", to which ours is the nearer");
 }
 
 void paper_exponent(struct paper_experiment *e, const char *name, double paper, double theory,
                     double ours)
 {
-    struct paper_figure *f = figure(e, name, paper, ours, fabs(ours - paper) <= 0.25);
-    explain(f, "%+.2f from the paper, %+.2f from the theoretical %g", ours - paper, ours - theory,
-            theory);
-    if (f->verdict == PAPER_DIFFERS && fabs(ours - theory) < fabs(paper - theory))
-        explain(f, ", to which ours is the nearer");
+    const double tolerance = theory == 0 ? 0.05 : 0.25;
+    explain_growth(figure(e, name, paper, ours, fabs(ours - paper) <= tolerance), theory);
+}
+
+void paper_growth(struct paper_experiment *e, const char *name, double paper, double theory,
+                  double ours)
+{
+    explain_growth(figure(e, name, paper, ours, fabs(ours / paper - 1) <= 0.1), theory);
 }
 
 void paper_speed(struct paper_experiment *e, const char *name, double paper, double ours,

@@ -552,13 +552,21 @@ fails 2 "'extra': unexpected" paper --quick extra
 fails 2 "--out: '' found" paper --quick --out ''
 fails 1 'nosuch/deep: cannot be made: No such' paper --quick --out nosuch/deep
 fails 1 'q.npy: not a folder' paper --quick --out q.npy
+if [ "$(id -u)" != 0 ]; then
+    mkdir closed && chmod a-w closed
+    fails 1 'closed: cannot be written: Permission denied' paper --quick --out closed
+    rmdir closed
+fi
+works paper --quick --only 11 --out -dash
+check 'a folder whose name begins with -' test -s ./-dash/paper.md
+rm -rf ./-dash
 works paper --quick --out paper --json
 check 'no exact fact fails' test "$(number fail)" = 0
 check 'exact facts were looked at' test "$(number hold)" -ge 20
 for kind in 'elements per head, n = 3' 'differences over their bounds, all draws' \
     'compensated sums: differences over their bounds' 'negative entries, n = 5' \
     'cache at 131,072 tokens' 'errors over the bound of the remainder'; do
-    check "paper looks at '$kind'" grep -q "^[0-9]*,\"*.*$kind.*,yes,reproduced," paper/figures.csv
+    check "paper looks at '$kind'" grep -q "^[0-9]*,\"*.*$kind.*,yes,\(reproduced\|holds\)," paper/figures.csv
 done
 check 'the JSON is in its file too' sh -c "tr -d ' ' <../out >a && tr -d ' ' <paper/paper.json >b && cmp a b"
 ranks=1

@@ -2,8 +2,8 @@
 # Programs on Check, each one tests/check_<name>.c with the shared helpers; and scripts.
 TSA_CHECKS = tests/check_api tests/check_bits tests/check_contract tests/check_exact \
 	tests/check_facts tests/check_host tests/check_kernels_f32 tests/check_kernels_f64 \
-	tests/check_limits tests/check_ragged tests/check_softmax tests/check_state \
-	tests/check_threads
+	tests/check_limits tests/check_paper tests/check_ragged tests/check_softmax \
+	tests/check_state tests/check_threads
 TSA_SHELL_TESTS = tests/command.sh tests/exports.sh
 TSA_TEST_SUPPORT = tests/kcheck.h tests/kernels_features_tmpl.h tests/kernels_model_tmpl.h \
 	tests/kernels_rows_tmpl.h tests/kernels_softmax_tmpl.h tests/kernels_state_tmpl.h \
@@ -14,6 +14,12 @@ TSA_TEST_SUPPORT = tests/kcheck.h tests/kernels_features_tmpl.h tests/kernels_mo
 # The same makefile variables serve all programs, so a new one is one word in TSA_CHECKS.
 AM_CPPFLAGS += $(CHECK_CFLAGS) $(SLEEF_CFLAGS)
 LDADD = tests/libsupport.la libtsa_core.la $(CHECK_LIBS) $(SLEEF_LIBS)
+
+# verdicts of `tsa paper`
+tests_check_paper_SOURCES = tests/check_paper.c bench/paper_result.c src/cmd/common.c
+tests_check_paper_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/src/cmd -I$(top_srcdir)/bench
+tests_check_paper_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS)
+tests_check_paper_LDADD = $(LDADD) $(JANSSON_LIBS)
 
 check_PROGRAMS = tests/header
 tests_header_SOURCES = tests/header.c

@@ -37,6 +37,8 @@ int cmd_fail(const char *format, ...) CMD_PRINTF(1, 2);
 int cmd_usage(const char *format, ...) CMD_PRINTF(1, 2);
 /* The same for what a library call said; `culprit` (a file name, may be NULL) goes before it. */
 int cmd_fail_library(const char *culprit, enum tsa_status status, const struct tsa_error *err);
+/* The text of the last such line, "" before the first. */
+const char *cmd_last_line(void);
 /* What getopt_long could not take: c is its result, '?' or ':'. */
 int cmd_bad_option(int c, char **argv);
 /* Arguments left over after the options. */

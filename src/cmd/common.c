@@ -17,6 +17,7 @@
 #include <time.h>
 
 static const char *cmd_name = "tsa";
+static char last_line[512];
 
 void cmd_set_name(const char *name)
 {
@@ -31,8 +32,14 @@ static void print_line(const char *format, va_list arguments, const char *hint)
     for (char *c = line; *c != '\0'; c++)
         if (iscntrl((unsigned char)*c))
             *c = '?';
+    snprintf(last_line, sizeof last_line, "%.511s", line);
     fflush(stdout);
     fprintf(stderr, "%s: %s%s\n", cmd_name, line, hint);
+}
+
+const char *cmd_last_line(void)
+{
+    return last_line;
 }
 
 int cmd_fail(const char *format, ...)
