@@ -81,8 +81,8 @@ double contender_error(struct contender *c, const struct bench_problem *p,
     contender_run_all(c, p, in);
     for (size_t t = 0; t < rows; t = t + step < rows || t == rows - 1 ? t + step : rows - 1) {
         const size_t row = p->n - rows + t;
-        worst = bench_worse(worst, bench_row_error(in, p, b, h, row, row + 1,
-                                                   bench_at(&in->o, b, h, t).data));
+        worst = bench_worse(
+            worst, bench_row_error(in, p, b, h, row, row + 1, bench_at(&in->o, b, h, t).data));
     }
     return worst;
 }

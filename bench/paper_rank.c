@@ -21,8 +21,8 @@ static bool not_run(struct paper_experiment *e, const char *reason, const char *
         paper_not_run(e, name, (double)(tsa_features(D, m + 1) - tsa_features(D, m)), reason);
     }
     snprintf(e->note, sizeof e->note,
-             "The truncation of the order-2 state (%d x %d, N = %d) is not run either.", WIDTH,
-             ROW, N);
+             "The truncation of the order-2 state (%d x %d, N = %d) is not run either.", WIDTH, ROW,
+             N);
     return true;
 }
 
