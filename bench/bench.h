@@ -110,6 +110,8 @@ struct tsa_tensor bench_at(const struct tsa_tensor *t, size_t batch, size_t head
  * ring row q_row; o points at the row. Taylor coefficients, or exp for the softmax problems. */
 double bench_row_error(const struct bench_inputs *in, const struct bench_problem *problem,
                        size_t batch, size_t head, size_t q_row, size_t seen, const void *o);
+/* The larger error; a NaN is the largest. */
+double bench_worse(double a, double b);
 /* Beyond this an output is wrong, not rounded. */
 double bench_error_bound(enum tsa_dtype dtype);
 void *bench_memory(size_t bytes);
@@ -214,6 +216,14 @@ size_t bench_op_report(const struct bench_problem *problem, const struct bench_o
                        const struct bench_machine *machine, struct bench_result *results,
                        size_t max, int *wrong);
 
+/* -- libraries loaded when asked for (library.c) --------------------------------------------- */
+
+/* The first of these that is there, the names ending with NULL; or NULL. For OpenBLAS and what may
+ * stand on it: it will use one thread, and the core that it chooses itself. */
+void *bench_library(const char *const *names);
+/* Set the function pointer at `function`; false if the library has no such function. */
+bool bench_library_find(void *library, const char *name, void *function);
+
 /* -- contenders (contender.c, contender_*.c) ------------------------------------------------- */
 
 struct contender;
@@ -228,6 +238,13 @@ void contender_destroy(struct contender *c);
  * one output over n keys. */
 void contender_run(struct contender *c, size_t n, const float *q, const float *k, const float *v,
                    float *o);
+/* Every head of a problem once, on inputs that lie heads-major. */
+void contender_run_all(struct contender *c, const struct bench_problem *problem,
+                       const struct bench_inputs *in);
+/* The same with NaNs in place of the outputs before; the largest error on sampled rows of the last
+ * head, the last row among them. */
+double contender_error(struct contender *c, const struct bench_problem *problem,
+                       const struct bench_inputs *in);
 /* One line about the libraries behind them. */
 void contender_describe(FILE *file, const char *prefix);
 

@@ -1,16 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* OpenBLAS as a contender. Loaded when asked for, so that the command neither depends on it nor
- * starts its threads, and so that settings which slow it down can be removed before it starts. */
+/* OpenBLAS as a contender, loaded when asked for. */
 #include "config.h"
 
+#include "bench.h"
 #include "contender.h"
 
 #ifdef TSA_BENCH_OPENBLAS
 
-#include <dlfcn.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* cblas.h: row major 101, no transposition 111, transposed 112 */
 typedef void (*sgemm_fn)(int order, int ta, int tb, int m, int n, int k, float alpha,
@@ -25,32 +22,22 @@ static sgemm_fn sgemm;
 static sgemv_fn sgemv;
 static char description[320];
 
-/* ISO C has no cast from an object pointer to a function pointer. */
-static bool find(void *library, const char *name, void *function)
-{
-    void *symbol = dlsym(library, name);
-    memcpy(function, &symbol, sizeof symbol);
-    return symbol;
-}
-
 static bool openblas_start(void)
 {
-    static const char *const names[] = {"libopenblas.so.0", "libopenblas.so", "libopenblas.dylib"};
-    void *library = NULL;
+    static const char *const names[] = {"libopenblas.so.0", "libopenblas.so", "libopenblas.dylib",
+                                        NULL};
+    void *library;
     set_threads_fn set_threads;
     text_fn config, core;
 
     if (sgemm)
         return true;
-    unsetenv("OPENBLAS_CORETYPE");
-    unsetenv("OPENBLAS_L2_SIZE");
-    setenv("OPENBLAS_NUM_THREADS", "1", 1);
-    for (size_t i = 0; i < sizeof names / sizeof *names && !library; i++)
-        library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
-    if (!library || !find(library, "openblas_set_num_threads", &set_threads) ||
-        !find(library, "openblas_get_config", &config) ||
-        !find(library, "openblas_get_corename", &core) || !find(library, "cblas_sgemv", &sgemv) ||
-        !find(library, "cblas_sgemm", &sgemm))
+    library = bench_library(names);
+    if (!library || !bench_library_find(library, "openblas_set_num_threads", &set_threads) ||
+        !bench_library_find(library, "openblas_get_config", &config) ||
+        !bench_library_find(library, "openblas_get_corename", &core) ||
+        !bench_library_find(library, "cblas_sgemv", &sgemv) ||
+        !bench_library_find(library, "cblas_sgemm", &sgemm))
         return false;
     set_threads(1);
     snprintf(description, sizeof description, "%s, core %s, 1 thread", config(), core());

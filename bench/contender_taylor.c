@@ -50,14 +50,15 @@ static const struct {
 
 /* Monomials of degree m in lexicographic order: those whose first index is i are x_i times the
  * suffix of degree m-1 that starts at first index i. first[i] is where that suffix starts. */
-static void fill_runs(struct taylor *c)
+static bool fill_runs(struct taylor *c)
 {
     const size_t d = c->d;
     size_t *first = bench_memory((d + 1) * sizeof *first);
-    size_t start = 1, below = 0, count = 0;
+    size_t start = 1, below = 0, count = 0, length = 1;
+    if (!first)
+        return false;
     for (size_t i = 0; i <= d; i++)
         first[i] = 0; /* degree 0: one monomial, for any i */
-    size_t length = 1;
     for (size_t m = 1; m < c->terms; m++) {
         size_t at = 0;
         for (size_t i = 0; i < d; i++) {
@@ -73,6 +74,7 @@ static void fill_runs(struct taylor *c)
     }
     c->run_count = count;
     free(first);
+    return true;
 }
 
 /* c_m a^-m m!/prod(alpha!) by counting equal indices of each tuple. */
@@ -183,8 +185,8 @@ struct contender *contender_taylor(size_t i, const struct bench_problem *problem
     c->den = bench_memory(n * f);
     bool ok = c->runs && c->weight && c->state && c->ones && c->psi && c->phi && c->base_k &&
               c->base_t && c->xt && c->p && c->den;
+    ok = ok && fill_runs(c);
     if (ok) {
-        fill_runs(c);
         fill_weights(c);
         ok = prepare_stage(c, &c->stage, c->chunk);
         if (ok && problem->n % c->chunk)

@@ -143,13 +143,15 @@ double bench_row_error(const struct bench_inputs *in, const struct bench_problem
         for (size_t c = 0; c < p->dv; c++)
             num[c] += w * get(v, in->dtype, (ptrdiff_t)c);
     }
-    for (size_t c = 0; c < p->dv; c++) {
-        const double error = fabs(get(o, in->dtype, (ptrdiff_t)c) - num[c] / den);
-        if (!(error <= worst) && !isnan(worst))
-            worst = error; /* a NaN stays */
-    }
+    for (size_t c = 0; c < p->dv; c++)
+        worst = bench_worse(worst, fabs(get(o, in->dtype, (ptrdiff_t)c) - num[c] / den));
     free(num);
     return worst;
+}
+
+double bench_worse(double a, double b)
+{
+    return isnan(a) || a >= b ? a : b;
 }
 
 double bench_error_bound(enum tsa_dtype dtype)

@@ -312,8 +312,7 @@ static void check(struct bench_op_state *op, size_t q_row, size_t o_row, size_t 
                 continue;
             const void *o = bench_at(&op->in.o, batch[b], heads[h], o_row).data;
             const double e = bench_row_error(&op->in, p, batch[b], heads[h], q_row, seen, o);
-            if (!(e <= op->max_error) && !isnan(op->max_error))
-                op->max_error = e;
+            op->max_error = bench_worse(op->max_error, e);
         }
     }
 }
@@ -335,8 +334,7 @@ static void check_packed(struct bench_op_state *op)
             const size_t row = t ? tokens - 1 : 0, h = p->heads - 1;
             const void *o = bench_at(&op->in.o, 0, h, first + row).data;
             const double e = bench_row_error(&in, p, 0, h, row, row + 1, o);
-            if (!(e <= op->max_error) && !isnan(op->max_error))
-                op->max_error = e;
+            op->max_error = bench_worse(op->max_error, e);
         }
     }
 }

@@ -18,45 +18,9 @@ struct rival {
 static bool rival_work(void *context, size_t iterations)
 {
     const struct rival *r = context;
-    const size_t first = bench_is_decode(r->problem->op) ? r->problem->n - 1 : 0;
-    for (size_t i = 0; i < iterations; i++) {
-        for (size_t b = 0; b < r->problem->batch; b++) {
-            for (size_t h = 0; h < r->problem->heads; h++)
-                contender_run(r->contender, r->problem->n, bench_at(&r->in->q, b, h, first).data,
-                              bench_at(&r->in->k, b, h, 0).data, bench_at(&r->in->v, b, h, 0).data,
-                              bench_at(&r->in->o, b, h, 0).data);
-        }
-    }
+    for (; iterations; iterations--)
+        contender_run_all(r->contender, r->problem, r->in);
     return true;
-}
-
-/* So that outputs of one before do not pass for those of a rival. */
-static void spoil(const struct rival *r, size_t rows)
-{
-    for (size_t b = 0; b < r->problem->batch; b++) {
-        for (size_t h = 0; h < r->problem->heads; h++) {
-            float *o = bench_at(&r->in->o, b, h, 0).data;
-            for (size_t i = 0; i < rows * r->problem->dv; i++)
-                o[i] = NAN;
-        }
-    }
-}
-
-static double rival_error(struct rival *r)
-{
-    const size_t n = r->problem->n, rows = bench_is_decode(r->problem->op) ? 1 : n;
-    const size_t b = r->problem->batch - 1, h = r->problem->heads - 1, step = rows / 11 + 1;
-    double worst = 0;
-    spoil(r, rows);
-    rival_work(r, 1);
-    for (size_t t = 0; t < rows; t = t + step < rows || t == rows - 1 ? t + step : rows - 1) {
-        const size_t row = n - rows + t;
-        const double e = bench_row_error(r->in, r->problem, b, h, row, row + 1,
-                                         bench_at(&r->in->o, b, h, t).data);
-        if (!(e <= worst))
-            worst = e; /* a NaN stays */
-    }
-    return worst;
 }
 
 static struct bench_result blank(const struct bench_op_state *op,
@@ -137,7 +101,7 @@ size_t bench_op_report(const struct bench_problem *problem, const struct bench_o
             if (!c)
                 continue;
             rivals[count] = (struct rival){c, problem, &op->in};
-            errors[count] = rival_error(&rivals[count]);
+            errors[count] = contender_error(c, problem, &op->in);
             works[count] = (struct bench_work){.run = rival_work, .context = &rivals[count]};
             count++;
         }

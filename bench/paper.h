@@ -176,8 +176,6 @@ double paper_dot(const double *a, const double *b, size_t width);
  * output a bound of the rounding error of any schedule of chains no longer than `chain`. */
 bool paper_explicit(const struct paper_model *model, const struct paper_draw *draw, double chain,
                     double *o, double *bound);
-/* The larger error; a NaN is the largest. */
-double paper_worse(double a, double b);
 double paper_max_difference(const double *a, const double *b, size_t count);
 /* Two measures of error: the Frobenius norm of the difference over that of `exact`, and the largest
  * difference over the largest of `exact`. */

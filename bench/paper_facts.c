@@ -34,7 +34,7 @@ static bool lossless_case(const struct paper_run *run, const struct paper_draw *
         return false;
     *difference = paper_max_difference(o, exact, N * DV);
     for (size_t i = 0; i < N * DV; i++)
-        *ratio = paper_worse(*ratio, fabs(o[i] - exact[i]) / bound[i]);
+        *ratio = bench_worse(*ratio, fabs(o[i] - exact[i]) / bound[i]);
     return true;
 }
 
@@ -89,7 +89,7 @@ bool paper_lossless(const struct paper_run *run, struct paper_experiment *e)
             return false;
         worst[s] = 0;
         for (size_t i = 0; i < MOST_TERMS; i++)
-            worst[s] = paper_worse(worst[s], found[s][0][i]);
+            worst[s] = bench_worse(worst[s], found[s][0][i]);
     }
     for (size_t i = 0; i < MOST_TERMS; i++) {
         symmetric += binomial(D + i - 1, i) * ROW;
@@ -241,10 +241,10 @@ static bool additive_case(const struct paper_run *run, const struct paper_draw *
         const double fine = 4 * UNIT * fabs(fine_whole[i]) + 8 * N * UNIT * UNIT * size[i];
         const double a = fabs(whole[i] - first[i]), b = fabs(fine_whole[i] - fine_merged[i]);
         /* a sum of zeros has a bound of 0, and differs by nothing */
-        ratio[0] = paper_worse(ratio[0], a == 0 ? 0 : a / plain);
-        ratio[1] = paper_worse(ratio[1], b == 0 ? 0 : b / fine);
+        ratio[0] = bench_worse(ratio[0], a == 0 ? 0 : a / plain);
+        ratio[1] = bench_worse(ratio[1], b == 0 ? 0 : b / fine);
         const double c = fabs(whole[i] - fine_whole[i]);
-        ratio[2] = paper_worse(ratio[2], c == 0 ? 0 : c / plain);
+        ratio[2] = bench_worse(ratio[2], c == 0 ? 0 : c / plain);
     }
     return true;
 }

@@ -223,16 +223,11 @@ bool paper_explicit(const struct paper_model *model, const struct paper_draw *dr
     return true;
 }
 
-double paper_worse(double a, double b)
-{
-    return isnan(a) || a >= b ? a : b;
-}
-
 double paper_max_difference(const double *a, const double *b, size_t count)
 {
     double worst = 0;
     for (size_t i = 0; i < count; i++)
-        worst = paper_worse(worst, fabs(a[i] - b[i]));
+        worst = bench_worse(worst, fabs(a[i] - b[i]));
     return worst;
 }
 

@@ -12,10 +12,39 @@
 
 enum { D = 6, DEGREES = 6, DV = 24, ROW = DV + 1, N = 64, WIDTH = 21 };
 
+static bool not_run(struct paper_experiment *e, const char *reason, const char *why)
+{
+    snprintf(e->setting, sizeof e->setting,
+             "2000 random keys, d = %d; the order-2 state with dv = %d. Not run: %s.", D, DV, why);
+    for (size_t m = 0; m < DEGREES; m++) {
+        char name[80];
+        snprintf(name, sizeof name, "rank of degree %zu", m);
+        paper_not_run(e, name, (double)(tsa_features(D, m + 1) - tsa_features(D, m)), reason);
+    }
+    snprintf(e->note, sizeof e->note,
+             "The truncation of the order-2 state (%d x %d, N = %d) is not run either.", WIDTH, ROW,
+             N);
+    return true;
+}
+
 #ifdef TSA_PAPER_LAPACKE
 
 #include <float.h>
 #include <lapacke.h>
+
+typedef lapack_int (*dgesdd_fn)(int order, char job, lapack_int m, lapack_int n, double *a,
+                                lapack_int lda, double *s, double *u, lapack_int ldu, double *vt,
+                                lapack_int ldvt);
+
+static dgesdd_fn dgesdd;
+
+static bool lapacke_start(void)
+{
+    static const char *const names[] = {"liblapacke.so.3", "liblapacke.so", "liblapacke.dylib",
+                                        NULL};
+    void *library = dgesdd ? NULL : bench_library(names);
+    return dgesdd || (library && bench_library_find(library, "LAPACKE_dgesdd", &dgesdd));
+}
 
 /* Singular values of a row-major matrix, which is destroyed; with vectors unless u and vt are
  * NULL, u being rows x least and vt least x columns. False if LAPACK fails. */
@@ -23,7 +52,7 @@ static bool svd(size_t rows, size_t columns, double *a, double *s, double *u, do
 {
     /* column-major, it is the transpose: swap what is left and right */
     const lapack_int m = (lapack_int)columns, n = (lapack_int)rows, least = m < n ? m : n;
-    return LAPACKE_dgesdd(LAPACK_COL_MAJOR, u ? 'S' : 'N', m, n, a, m, s, vt, m, u, least) == 0;
+    return dgesdd(LAPACK_COL_MAJOR, u ? 'S' : 'N', m, n, a, m, s, vt, m, u, least) == 0;
 }
 
 /* k tensor k tensor ... m times: d^m entries. */
@@ -249,6 +278,9 @@ static bool truncate_state(const struct paper_run *run, struct paper_experiment 
 bool paper_rank(const struct paper_run *run, struct paper_experiment *e)
 {
     char keys[CMD_NUMBER_TEXT];
+    if (!lapacke_start())
+        return not_run(e, "not found: no LAPACKE",
+                       "LAPACKE could not be loaded (Debian, Ubuntu: liblapacke)");
     snprintf(e->setting, sizeof e->setting,
              "%s random unit keys, d = %d: singular values of the matrix of all d^m entries of "
              "each key's tensor, m = 0 to 5, counted as numpy.linalg.matrix_rank counts them. Then "
@@ -264,20 +296,8 @@ bool paper_rank(const struct paper_run *run, struct paper_experiment *e)
 bool paper_rank(const struct paper_run *run, struct paper_experiment *e)
 {
     (void)run;
-    snprintf(e->setting, sizeof e->setting,
-             "2000 random keys, d = %d; the order-2 state with dv = %d. Not built: configure found "
-             "no LAPACKE (Debian, Ubuntu: liblapacke-dev).",
-             D, DV);
-    for (size_t m = 0; m < DEGREES; m++) {
-        char name[80];
-        snprintf(name, sizeof name, "rank of degree %zu", m);
-        paper_not_run(e, name, (double)(tsa_features(D, m + 1) - tsa_features(D, m)),
-                      "not built: no LAPACKE");
-    }
-    snprintf(e->note, sizeof e->note,
-             "The truncation of the order-2 state (%d x %d, N = %d) is not built either.", WIDTH,
-             ROW, N);
-    return true;
+    return not_run(e, "not built: no LAPACKE",
+                   "configure found no LAPACKE (Debian, Ubuntu: liblapacke-dev)");
 }
 
 #endif

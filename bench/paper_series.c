@@ -67,7 +67,7 @@ static bool converge_draw(const struct paper_run *run, struct convergence *c, si
             /* and a little for rounding, which dominates at no number of terms */
             const double bound = error_bound(model.terms, 1 / c->a, largest_value) + 1e-13;
             c->bound_ratio =
-                paper_worse(c->bound_ratio, paper_max_difference(o, exact, N * DV) / bound);
+                bench_worse(c->bound_ratio, paper_max_difference(o, exact, N * DV) / bound);
         }
     }
     paper_draw_destroy(&draw);

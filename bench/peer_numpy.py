@@ -6,6 +6,7 @@ thread of NumPy's BLAS. Prints one JSON line per method and length; see doc/benc
 """
 import argparse
 import json
+import math
 import os
 import statistics
 import time
@@ -161,7 +162,8 @@ def largest_error(method, q, k, v):
         weights = method.weigh(x)
         exact = weights @ v[:t + 1].astype(np.float64) / weights.sum()
         error = float(np.abs(o[t] - exact).max())
-        worst = error if not error <= worst else worst
+        if math.isnan(error) or error > worst:  # no comparison with a NaN holds, so it stays
+            worst = error
     return worst
 
 

@@ -4,8 +4,8 @@
 TSA_BENCH_SOURCES = bench/bench.h bench/contender.h bench/contender_softmax_tmpl.h \
 	bench/contender_tmpl.h bench/kernels_tmpl.h bench/peak_tmpl.h bench/unit.h bench/bench.c \
 	bench/contender.c bench/contender_openblas.c bench/contender_softmax.c \
-	bench/contender_taylor.c bench/contender_xsmm.c bench/grid.c bench/inputs.c bench/kernels.c bench/machine.c \
-	bench/op.c bench/op_report.c bench/problem.c bench/region.c bench/report.c bench/scaling.c \
+	bench/contender_taylor.c bench/contender_xsmm.c bench/grid.c bench/inputs.c \
+	bench/kernels.c bench/library.c bench/machine.c bench/op.c bench/op_report.c bench/problem.c bench/region.c bench/report.c bench/scaling.c \
 	bench/timing.c
 EXTRA_DIST += bench/README bench/peer_numpy.py bench/plot bench/peak_avx512.c bench/peak_avx2.c bench/peak_neon.c
 TSA_DOCS += doc/bench.md

@@ -103,7 +103,7 @@ bool bench_measure(const struct bench_timing *timing, const struct bench_work *w
     for (size_t i = 0; i < count; i++) {
         qsort(times[i], (size_t)repeats, sizeof times[i][0], compare);
         stats[i].min = times[i][0];
-        stats[i].median = times[i][repeats / 2];
+        stats[i].median = (times[i][(repeats - 1) / 2] + times[i][repeats / 2]) / 2;
         stats[i].spread = stats[i].median / stats[i].min - 1;
     }
     return true;
