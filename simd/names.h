@@ -85,6 +85,7 @@
 #define SCORE_SERIES TSA_NAME(SCORE_SERIES)
 #define SCORE_ONLY TSA_NAME(SCORE_ONLY)
 #define SCORE_EXP TSA_NAME(SCORE_EXP)
+#define exp_rows TSA_NAME(exp_rows)
 #define score_args TSA_NAME(score_args)
 #define score_tile TSA_NAME(score_tile)
 #define score_fn TSA_NAME(score_fn)

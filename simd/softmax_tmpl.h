@@ -273,7 +273,7 @@ TSA_INLINE void decode_block(const int l2, const int steps, struct decode_keys *
         c += nv * VL;                                                                              \
         continue;                                                                                  \
     }
-        X(4) X(3) X(2) X(1)
+        X(4) X(2) X(1)
 #undef X
     }
 }

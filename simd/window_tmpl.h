@@ -17,6 +17,15 @@ struct score_args {
     enum score_kind kind;
 };
 
+static void exp_rows(int rows, int nv, T *w, ptrdiff_t ldw)
+{
+    for (int r = 0; r < rows; r++)
+        for (int c = 0; c < nv; c++) {
+            T *x = w + r * ldw + c * VL;
+            v_store(x, exp_near_zero(v_load(x)));
+        }
+}
+
 /* rows = keys, lanes = queries */
 TSA_INLINE void score_tile(const int rows, const int nv, const struct score_args *s, size_t i,
                            size_t t)
@@ -27,12 +36,14 @@ TSA_INLINE void score_tile(const int rows, const int nv, const struct score_args
     for (size_t n = s->width; n > 0; n--, a += s->ldk, b += s->ldq)
         TSA_TILE_STEP(rows, nv, a, 1, b);
     T *out = s->w + (ptrdiff_t)i * s->ldw + t;
-    if (s->kind == SCORE_ONLY) {
-        TSA_TILE_EACH(rows, nv) v_store(out + r * s->ldw + c * VL, acc[r][c]);
+    if (s->kind == SCORE_EXP && rows * nv >= (TSA_TILE_VECTORS > 2 ? 24 : 12)) {
+        TSA_TILE_EACH(rows, nv) v_store(out + r * s->ldw + c * VL, exp_near_zero(acc[r][c]));
         return;
     }
-    if (s->kind == SCORE_EXP) {
-        TSA_TILE_EACH(rows, nv) v_store(out + r * s->ldw + c * VL, exp_near_zero(acc[r][c]));
+    if (s->kind != SCORE_SERIES) {
+        TSA_TILE_EACH(rows, nv) v_store(out + r * s->ldw + c * VL, acc[r][c]);
+        if (s->kind == SCORE_EXP) /* small tiles are few, and code */
+            exp_rows(rows, nv, out, s->ldw);
         return;
     }
     const V top = v_set1(s->coef[s->terms - 1]);
