@@ -156,14 +156,12 @@ static size_t range_slot(const struct query_range *range, size_t t)
     return i * TSA_TILE_TOKENS + t - range->offset[i];
 }
 
-static void softmax_range(const struct tsa_call *call, T *room, struct query_range *range)
+/* Cut the range into tiles, packed. */
+static void pack_tiles(const struct tsa_call *call, T *room, struct query_range *range)
 {
     const struct tsa_plan *plan = call->plan;
     const struct tsa_softmax_room *r = &plan->room.softmax;
     const int l2 = plan->normalize == TSA_NORMALIZE_L2;
-    const size_t seen = keys_seen(call, range->first + range->n - 1);
-    const struct sums_of_rows all = {room + r->acc, room + r->max, room + r->den};
-    const struct sums_of_rows part = {room + r->part_acc, room + r->part_max, room + r->part_den};
     const T scale = coefficients_of(plan, range->h).scale;
     range->bounded = scores_bounded(plan, range->h);
     range->qt = room + r->qt;
@@ -181,6 +179,16 @@ static void softmax_range(const struct tsa_call *call, T *room, struct query_ran
         range->offset[range->tiles] = t;
     }
     range->offset[range->tiles] = range->n;
+}
+
+static void softmax_range(const struct tsa_call *call, T *room, struct query_range *range)
+{
+    const struct tsa_plan *plan = call->plan;
+    const struct tsa_softmax_room *r = &plan->room.softmax;
+    const size_t seen = keys_seen(call, range->first + range->n - 1);
+    const struct sums_of_rows all = {room + r->acc, room + r->max, room + r->den};
+    const struct sums_of_rows part = {room + r->part_acc, room + r->part_max, room + r->part_den};
+    pack_tiles(call, room, range);
     for (size_t super = 0; super < seen; super += TSA_SUPER_KEYS) {
         const size_t end = seen - super < TSA_SUPER_KEYS ? seen : super + TSA_SUPER_KEYS;
         for (size_t k = super; k < end; k += r->keys)
