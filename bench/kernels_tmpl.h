@@ -178,7 +178,7 @@ KERNEL(decode_state)
 {
     const T *const hi[1] = {b->hi}, *const ones[1] = {b->ones};
     b->k->decode_state(1, (size_t)b->ldv, b->features, b->one_psi, 0, hi, b->ldv, ones, b->acc,
-                       b->ldv, b->den);
+                       b->ldv, b->den, 1);
     return (struct kernel_cost){2.0 * (double)(b->features * (b->dv + 1)),
                                 BYTES(b->features * (b->dv + 1))};
 }

@@ -17,6 +17,7 @@ struct decode_args {
     T *acc;
     ptrdiff_t lda;
     T *den;
+    int first;
 };
 
 TSA_INLINE void decode_tile(const int rows, const int nv, const int with_den,
@@ -27,12 +28,13 @@ TSA_INLINE void decode_tile(const int rows, const int nv, const int with_den,
     const T *hi[TSA_DECODE_ROWS], *ones[TSA_DECODE_ROWS];
     TSA_UNROLL
     for (int r = 0; r < rows; r++) {
-        den[r] = 0;
+        den[r] = with_den && !q->first ? q->den[r] : 0;
         ones[r] = q->ones[r];
         hi[r] = q->hi[r] + col;
+        const T *from = q->acc + r * q->lda + col;
         TSA_UNROLL
         for (int c = 0; c < nv; c++)
-            acc[r][c] = v_zero();
+            acc[r][c] = q->first ? v_zero() : v_load(from + c * VL);
     }
     const T *psi = q->psi;
     const ptrdiff_t ldp = q->ldp, ldh = q->ldh;
@@ -94,7 +96,7 @@ static const decode_fn decode_table[TSA_DECODE_ROWS + 1][TSA_DECODE_VECTORS + 1]
 
 static void decode_state(size_t rows, size_t cols, size_t features, const T *psi, ptrdiff_t ldp,
                          const T *const *hi, ptrdiff_t ldh, const T *const *ones, T *acc,
-                         ptrdiff_t lda, T *den)
+                         ptrdiff_t lda, T *den, int first)
 {
     const size_t vectors = cols / VL;
     for (size_t r = 0; r < rows;) {
@@ -103,7 +105,7 @@ static void decode_state(size_t rows, size_t cols, size_t features, const T *psi
         const size_t n = eight ? 8 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
         const size_t widest = n == 1 ? TSA_DECODE_VECTORS : 4;
         const struct decode_args q = {features, psi + (ptrdiff_t)r * ldp, ldp, hi + r, ldh,
-                                      ones + r, acc + (ptrdiff_t)r * lda, lda, den + r};
+                                      ones + r, acc + (ptrdiff_t)r * lda, lda, den + r, first};
         for (size_t c = 0; c < vectors;) {
             const size_t nv = vectors - c < widest ? vectors - c : widest;
             decode_table[n][nv](&q, c * VL);

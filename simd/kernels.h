@@ -54,10 +54,21 @@ struct tsa_ahead {
 struct tsa_kernels_f32 {
 #include "kernels.def"
 };
+/* Products of pairs of bf16, added in f32. */
+struct tsa_pairs_f32 {
+    const char *name;
+    unsigned lanes;
+#include "products.def"
+#include "pairs.def"
+};
 #undef T
 #define T double
 struct tsa_kernels_f64 {
 #include "kernels.def"
+};
+struct tsa_pairs_f64 { /* never filled */
+#include "products.def"
+#include "pairs.def"
 };
 #undef TSA_KERNEL
 #undef T
@@ -68,11 +79,15 @@ struct tsa_isa {
     unsigned lanes;  /* of f32 */
     const struct tsa_kernels_f32 *f32;
     const struct tsa_kernels_f64 *f64;
+    const struct tsa_pairs_f32 *pairs; /* that need nothing more; NULL: take those of a lesser set */
 };
 
 extern const struct tsa_isa tsa_isa_scalar;
 extern const struct tsa_isa tsa_isa_avx512;
 extern const struct tsa_isa tsa_isa_avx2;
 extern const struct tsa_isa tsa_isa_neon;
+/* With dot products of bf16 in hardware. */
+extern const struct tsa_pairs_f32 tsa_pairs_avx512bf16;
+extern const struct tsa_pairs_f32 tsa_pairs_neonbf16;
 
 #endif

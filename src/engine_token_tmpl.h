@@ -50,7 +50,7 @@ static void token_outputs(const struct tsa_call *call, T *room, const struct tok
     }
     if (rows > 0)
         KERNELS(plan)->decode_state(rows, c1 - c0, plan->mono.total, room + r->psi,
-                                    (ptrdiff_t)r->ld_psi, hi, ldv, ones, acc, ldv, den);
+                                    (ptrdiff_t)r->ld_psi, hi, ldv, ones, acc, ldv, den, 1);
     for (size_t i = 0; i < n; i++) {
         const struct item *it = tokens[i].item;
         ptrdiff_t stride;

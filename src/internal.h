@@ -227,6 +227,9 @@ struct tsa_plan {
     bool turn_update;    /* tiles of their update have lanes = features */
     bool large;          /* sums that do not stay in the second-level cache */
     size_t block;        /* features per block of the chunk loop (multiple of TSA_ROW_PAD) */
+    enum tsa_compute compute; /* what runs: not TSA_COMPUTE_FASTEST */
+    size_t high;              /* first feature with bf16 operands; mono.total: none */
+    const struct tsa_pairs_f32 *pairs; /* their kernels */
     size_t wave;         /* 0; tests want the whole team on each item: 1 in a relay, 2 and more in
                             waves of so many chunks */
     size_t coef_sets;    /* 1 or heads */
@@ -250,6 +253,11 @@ struct tsa_plan {
 /* Built instruction sets, best first; NULL past the end. */
 const struct tsa_isa *tsa_isa_at(size_t i);
 bool tsa_isa_usable(const struct tsa_isa *isa);
+/* Built tables of products of pairs, best first; NULL past the end. */
+const struct tsa_pairs_f32 *tsa_pairs_at(size_t i);
+bool tsa_pairs_usable(const struct tsa_pairs_f32 *pairs);
+/* The table for plans of an instruction set. */
+const struct tsa_pairs_f32 *tsa_pairs_for(const struct tsa_isa *isa);
 /* NULL name: $TSA_ISA, else the best usable. */
 enum tsa_status tsa_isa_find(const char *name, const struct tsa_isa **isa, struct tsa_error *err);
 

@@ -22,6 +22,7 @@ static void set_defaults(struct tsa_options *options)
     options->dtype = TSA_F32;
     options->normalize = TSA_NORMALIZE_L2;
     options->temperature = 2;
+    options->exact_degrees = 2;
 }
 
 enum tsa_status tsa_options_init(struct tsa_options *options, size_t size)
@@ -161,6 +162,24 @@ static enum tsa_status check_choices(const struct tsa_options *o, struct tsa_err
         tsa_error_numbers(err, TSA_MAX_THREADS, o->threads);
         return status;
     }
+    if (o->exact_degrees > TSA_MAX_TERMS)
+        return invalid(err, "exact_degrees", TSA_MAX_TERMS, o->exact_degrees, "0 to 8");
+    switch (o->compute) {
+    case TSA_COMPUTE_F32:
+    case TSA_COMPUTE_FASTEST:
+        break;
+    case TSA_COMPUTE_MIXED:
+        if (o->dtype != TSA_F32)
+            return tsa_fail(err, TSA_EINVAL, "compute",
+                            "compute is mixed, which wants dtype f32, not f64");
+        if (o->chunk % 2 != 0)
+            return invalid(err, "chunk", o->chunk + 1, o->chunk, "an even one for compute mixed");
+        break;
+    default:
+        return tsa_fail(err, TSA_EINVAL, "compute",
+                        "compute is %d, wanted TSA_COMPUTE_F32 (0), _MIXED (1) or _FASTEST (2)",
+                        (int)o->compute);
+    }
     if (!o->allocate != !o->release)
         return tsa_fail(err, TSA_EINVAL, o->allocate ? "release" : "allocate",
                         "allocate and release go together: %s is NULL",
@@ -229,6 +248,17 @@ static void choose_lanes(struct tsa_plan *p)
     p->turn_query = p->lanes > 1 && (p->turn_update || p->dv <= p->lanes);
 }
 
+/* Which degrees have bf16 operands. */
+static void choose_compute(struct tsa_plan *p, const struct tsa_options *o)
+{
+    p->compute = TSA_COMPUTE_F32;
+    p->high = p->mono.total;
+    if (o->compute == TSA_COMPUTE_MIXED && o->exact_degrees < p->terms) {
+        p->compute = TSA_COMPUTE_MIXED;
+        p->high = p->mono.start[o->exact_degrees];
+    }
+}
+
 /* Everything but the arrays. */
 static enum tsa_status set_scalars(struct tsa_plan *p, const struct tsa_options *o,
                                    struct tsa_error *err)
@@ -265,6 +295,7 @@ static enum tsa_status set_scalars(struct tsa_plan *p, const struct tsa_options 
     if (status != TSA_OK)
         return status;
     choose_lanes(p);
+    choose_compute(p, o);
     if (!tsa_room_init(p))
         return tsa_fail(err, TSA_EOVERFLOW, "chunk",
                         "the scratch of one thread does not fit in "
@@ -532,4 +563,19 @@ const char *tsa_plan_isa(const struct tsa_plan *plan)
 int tsa_plan_threads(const struct tsa_plan *plan)
 {
     return plan ? plan->threads : 0;
+}
+
+enum tsa_compute tsa_plan_compute(const struct tsa_plan *plan)
+{
+    return plan ? plan->compute : TSA_COMPUTE_F32;
+}
+
+unsigned tsa_plan_exact_degrees(const struct tsa_plan *plan)
+{
+    if (!plan)
+        return 0;
+    unsigned m = 0;
+    while (m < plan->terms && plan->mono.start[m] < plan->high)
+        m++;
+    return m;
 }

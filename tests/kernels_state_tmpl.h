@@ -340,7 +340,7 @@ static void one_decode_state(struct kc *kc, const struct KERNELS *table, size_t 
             ones_of[r] = P(ones) + state[r] * ldo;
         }
         K->decode_state(rows, cols, features, P(psi), (ptrdiff_t)ldp, hi_of, (ptrdiff_t)ldh,
-                        ones_of, P(acc), (ptrdiff_t)lda, P(den));
+                        ones_of, P(acc), (ptrdiff_t)lda, P(den), 1);
     }
     kc_finish(kc);
     for (size_t r = 0; r < rows; r++) {
