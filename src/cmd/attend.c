@@ -145,6 +145,13 @@ static int write_output(const struct attend *a, struct output *output)
 
 /* -- printing --------------------------------------------------------------------------------- */
 
+/* Estimate for one head. */
+static double mixed_error(const struct attend *a, const struct results *r, size_t head)
+{
+    return ATTEND_MIXED_UNIT *
+           attend_high_share(a, tsa_plan_exact_degrees(r->plan), r->reports[head].largest);
+}
+
 static int print_json(const struct attend *a, const struct results *r)
 {
     const struct attend_options *o = &a->options;
@@ -175,7 +182,7 @@ static int print_json(const struct attend *a, const struct results *r)
                                      "largest_qk_over_a", cmd_json_number(r->reports[h].largest));
             if (tsa_plan_compute(r->plan) == TSA_COMPUTE_MIXED)
                 json_object_set_new(head, "mixed_error_estimate",
-                                    cmd_json_number(r->reports[h].mixed_error));
+                                    cmd_json_number(mixed_error(a, r, h)));
             json_array_append_new(heads, head);
         }
         json_object_set_new(root, "report", heads);
@@ -196,12 +203,12 @@ static void print_report(const struct attend *a, const struct results *r)
         printf("  %4zu %11zu %10zu %10zu   %12.5g   %16.5g", h, p->rows, p->nonpositive,
                p->near_zero, p->smallest_mean, p->largest);
         if (mixed)
-            printf("   %11.2g", p->mixed_error);
+            printf("   %11.2g", mixed_error(a, r, h));
         putchar('\n');
     }
     printf("  near 0: the mean weight of a row's keys is within %g c_0 of 0\n", ATTEND_NEAR_ZERO);
     if (mixed)
-        printf("  mixed error: an estimate for the worst row, in units of the largest |value|\n");
+        printf("  mixed error: estimate of the outputs' relative error (doc/accuracy.md)\n");
 }
 
 static int print_text(const struct attend *a, const struct results *r)
@@ -247,13 +254,15 @@ static void warn_of_scores(const struct attend *a, struct results *r)
         if (r->reports[h].largest > r->reports[worst].largest)
             worst = h;
     const struct attend_report *p = &r->reports[worst];
+    const unsigned exact = tsa_plan_exact_degrees(r->plan);
     if (tsa_plan_compute(r->plan) != TSA_COMPUTE_MIXED || !(p->largest > ATTEND_LARGE_SCORE))
         return;
     snprintf(r->warning, sizeof r->warning,
-             "mixed: |q||k|/a reaches %.4g in head %zu: its powers grow with the degree, and "
-             "degrees from %u on have bf16 operands; errors of %.1g of the largest |value| are "
-             "possible: use --compute f32",
-             p->largest, worst, tsa_plan_exact_degrees(r->plan), p->mixed_error);
+             "mixed: |q||k|/a reaches %.4g in head %zu, where degrees from %u on, which have bf16 "
+             "operands, are up to %.3g %% of a weight; expect relative errors of %.1g and more: "
+             "use --compute f32",
+             p->largest, worst, exact, 100 * attend_high_share(a, exact, p->largest),
+             mixed_error(a, r, worst));
     cmd_warn("%s", r->warning);
 }
 
@@ -266,9 +275,8 @@ static int attend_problem(struct attend *a, struct output *output, struct result
         code = attend_variants(a, &results->variants);
     if (code == CMD_OK && a->options.report) {
         results->reports = calloc(a->heads, sizeof *results->reports);
-        code = results->reports != NULL
-                   ? attend_report(a, tsa_plan_exact_degrees(results->plan), results->reports)
-                   : cmd_fail("--report: no memory for %zu heads", a->heads);
+        code = results->reports != NULL ? attend_report(a, results->reports)
+                                        : cmd_fail("--report: no memory for %zu heads", a->heads);
         if (code == CMD_OK)
             warn_of_scores(a, results);
     }

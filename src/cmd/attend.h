@@ -63,18 +63,21 @@ struct attend_report {
     double largest;       /* |q_t| |k_i| / a over the pairs that meet, after normalisation */
     double smallest_mean; /* smallest denominator over the number of keys it sums */
     size_t rows, nonpositive, near_zero;
-    double mixed_error; /* largest estimate for a row, in units of the largest |value| */
 };
 
 /* Denominators nearer to 0 than this, per key and in units of c_0, are counted as near it. */
 #define ATTEND_NEAR_ZERO 1e-3
 
+/* Fill one entry per head. Returns an exit code. */
+int attend_report(const struct attend *attend, struct attend_report *heads);
+
 /* Above this |q||k|/a powers of scores no longer fall with the degree. */
 #define ATTEND_LARGE_SCORE 1.0
-
-/* Fill one entry per head; products of degrees from `exact_degrees` on have bf16 operands. Returns
- * an exit code. */
-int attend_report(const struct attend *attend, unsigned exact_degrees, struct attend_report *heads);
+/* The part of a weight that degrees from `exact_degrees` on have, all terms taken as positive, at a
+ * score of x > 0. */
+double attend_high_share(const struct attend *attend, unsigned exact_degrees, double x);
+/* Relative error of outputs that come from bf16 operands alone, nearly (doc/accuracy.md). */
+#define ATTEND_MIXED_UNIT 0x1p-8
 
 /* -- mixed.c --------------------------------------------------------------------------------- */
 

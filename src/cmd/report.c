@@ -28,6 +28,22 @@ static double row_norm(const struct attend *a, const struct tsa_tensor *t, ptrdi
     return a->options.normalize == TSA_NORMALIZE_L2 && norm > 0 ? 1 : norm;
 }
 
+static double largest_product(const struct attend *a, size_t b, size_t h)
+{
+    size_t kv_head = h / (a->heads / a->kv_heads);
+    ptrdiff_t q = (ptrdiff_t)b * a->tq.batch + (ptrdiff_t)h * a->tq.head;
+    ptrdiff_t k = (ptrdiff_t)b * a->tk.batch + (ptrdiff_t)kv_head * a->tk.head;
+    double largest_k = 0, largest = 0;
+    size_t seen = 0;
+    for (size_t t = 0; t < a->queries; t++) {
+        for (size_t end = a->options.noncausal ? a->keys : t + 1; seen < end; seen++)
+            largest_k = fmax(largest_k, row_norm(a, &a->tk, k + (ptrdiff_t)seen * a->tk.token));
+        double product = row_norm(a, &a->tq, q + (ptrdiff_t)t * a->tq.token) * largest_k;
+        largest = fmax(largest, product / a->options.temperature);
+    }
+    return largest;
+}
+
 /* Outputs of the marked problem, one column: the caller frees it. */
 static int marked_outputs(const struct attend *a, double c0, double **rows)
 {
@@ -71,70 +87,42 @@ static double coefficient(const struct attend *a, size_t degree)
     return 1 / factorial;
 }
 
-/* What is known of the keys that a query sees. */
-struct seen {
-    size_t keys;
-    double largest;               /* |k| */
-    double powers[TSA_MAX_TERMS]; /* sums of |k|^m */
-};
-
-static void see(struct seen *seen, double norm, size_t terms)
+double attend_high_share(const struct attend *a, unsigned exact_degrees, double x)
 {
-    double power = 1;
-    seen->keys++;
-    seen->largest = fmax(seen->largest, norm);
-    for (size_t m = 0; m < terms; m++, power *= norm)
-        seen->powers[m] += power;
+    double all = 0, high = 0, power = 1;
+    for (size_t m = 0; m < a->options.terms; m++, power *= x) {
+        double part = fabs(coefficient(a, m)) * power;
+        all += part;
+        high += m >= exact_degrees ? part : 0;
+    }
+    if (high == 0)
+        return 0;
+    return isfinite(all) ? high / all : 1;
 }
 
-/* What bf16 operands do to an output at most, nearly, in units of the largest |value|: 2^-8 of all
- * that products of their degrees can come to, over the denominator (doc/accuracy.md). */
-static double mixed_error(const struct attend *a, const struct seen *seen, unsigned exact_degrees,
-                          double q_over_a, double denominator)
-{
-    double sum = 0;
-    for (size_t m = exact_degrees; m < a->options.terms; m++)
-        sum += fabs(coefficient(a, m)) * pow(q_over_a, (double)m) * seen->powers[m];
-    return sum == 0 ? 0 : 0x1p-8 * sum / fabs(denominator);
-}
-
-/* One sequence of one head, whose outputs of the marked problem are `row`. */
-static void report_rows(const struct attend *a, size_t b, size_t h, unsigned exact_degrees,
-                        double marker, const double *row, struct attend_report *r)
+int attend_report(const struct attend *a, struct attend_report *heads)
 {
     const struct attend_options *o = &a->options;
-    size_t kv_head = h / (a->heads / a->kv_heads);
-    ptrdiff_t q = (ptrdiff_t)b * a->tq.batch + (ptrdiff_t)h * a->tq.head;
-    ptrdiff_t k = (ptrdiff_t)b * a->tk.batch + (ptrdiff_t)kv_head * a->tk.head;
-    struct seen seen = {.keys = 0};
-    for (size_t t = 0; t < a->queries; t++) {
-        for (size_t end = o->noncausal ? a->keys : t + 1; seen.keys < end;)
-            see(&seen, row_norm(a, &a->tk, k + (ptrdiff_t)seen.keys * a->tk.token), o->terms);
-        double q_over_a = row_norm(a, &a->tq, q + (ptrdiff_t)t * a->tq.token) / o->temperature;
-        double keys = (double)seen.keys;
-        double mean = (marker / row[t] - marker) / keys - (marker - coefficient(a, 0));
-        r->largest = fmax(r->largest, q_over_a * seen.largest);
-        r->mixed_error =
-            fmax(r->mixed_error, mixed_error(a, &seen, exact_degrees, q_over_a, mean * keys));
-        r->rows++;
-        r->nonpositive += mean <= 0;
-        r->near_zero += fabs(mean) < ATTEND_NEAR_ZERO * fabs(marker);
-        r->smallest_mean = fmin(r->smallest_mean, mean);
-    }
-}
-
-int attend_report(const struct attend *a, unsigned exact_degrees, struct attend_report *heads)
-{
     double c0 = coefficient(a, 0);
     /* The marker needs a weight: where c_0 is 0 take 1, and take it away from the sums again. */
     double marker = c0 != 0 ? c0 : 1;
     double *rows = NULL;
     int code = marked_outputs(a, marker, &rows);
     for (size_t h = 0; code == CMD_OK && h < a->heads; h++) {
-        heads[h] = (struct attend_report){.smallest_mean = INFINITY};
-        for (size_t b = 0; b < a->batch; b++)
-            report_rows(a, b, h, exact_degrees, marker, rows + (b * a->heads + h) * a->queries,
-                        &heads[h]);
+        struct attend_report *r = &heads[h];
+        *r = (struct attend_report){.smallest_mean = INFINITY};
+        for (size_t b = 0; b < a->batch; b++) {
+            const double *row = rows + (b * a->heads + h) * a->queries;
+            r->largest = fmax(r->largest, largest_product(a, b, h));
+            for (size_t t = 0; t < a->queries; t++) {
+                double seen = (double)(o->noncausal ? a->keys : t + 1);
+                double mean = (marker / row[t] - marker) / seen - (marker - c0);
+                r->rows++;
+                r->nonpositive += mean <= 0;
+                r->near_zero += fabs(mean) < ATTEND_NEAR_ZERO * fabs(marker);
+                r->smallest_mean = fmin(r->smallest_mean, mean);
+            }
+        }
     }
     free(rows);
     return code;
