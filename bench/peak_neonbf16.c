@@ -10,7 +10,14 @@
 typedef float32x4_t VF;
 typedef bfloat16x8_t VB;
 #define SET_F(x) vdupq_n_f32(x)
-#define SET_B(even, odd) vreinterpretq_bf16_u32(vdupq_n_u32((unsigned)(odd) << 16 | (even)))
+/* The asm keeps gcc 12 from seeing a constant of bf16, which it writes as one of fp16. */
+static inline VB set_pairs(unsigned bits)
+{
+    uint32x4_t v = vdupq_n_u32(bits);
+    __asm__("" : "+w"(v));
+    return vreinterpretq_bf16_u32(v);
+}
+#define SET_B(even, odd) set_pairs((unsigned)(odd) << 16 | (even))
 #define DOT(a, b, c) vbfmlalbq_f32(vbfmlaltq_f32(a, b, c), b, c)
 #define REGISTER "w"
 #include "peak_pairs_tmpl.h"
