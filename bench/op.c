@@ -510,6 +510,18 @@ bool bench_op_states_equal(struct bench_op_state *a, const struct bench_op_state
     return true;
 }
 
+/* What a decoded token reads of the sums of a kv head: high degrees of mixed plans are bf16. */
+static double sums_read(const struct bench_op_state *op)
+{
+    const struct bench_problem *p = &op->problem;
+    const double features = (double)tsa_features(p->d, p->terms);
+    const double exact = strcmp(bench_op_compute(op), "mixed") == 0
+                             ? (double)tsa_features(p->d, tsa_plan_exact_degrees(op->plan))
+                             : features;
+    const double elem = op->in.dtype == TSA_F64 ? 8 : 4;
+    return (elem * exact + elem / 2 * (features - exact)) * ((double)p->dv + 1);
+}
+
 double bench_op_bytes(const struct bench_op_state *op)
 {
     const struct bench_problem *p = &op->problem;
@@ -523,7 +535,7 @@ double bench_op_bytes(const struct bench_op_state *op)
     case BENCH_ABSORB:
         return elem * (n * width * g + g * 4 * elements * n / (double)op->chunk);
     case BENCH_DECODE: /* Hi and half a window */
-        return elem * g * (elements + width * (double)op->chunk / 2);
+        return g * (sums_read(op) + elem * width * (double)op->chunk / 2);
     case BENCH_SOFTMAX:
         return elem * n * width * (g + h);
     case BENCH_SOFTMAX_DECODE:

@@ -374,7 +374,6 @@ check 'no queries' grep -q "'shape': (0, 5), }" o.npy
 
 # Softmax, which the series approaches; each term divides the error.
 number() { sed -n "s/.*\"$1\": \([-0-9.e]*\).*/\1/p" ../out; }
-is() { check "$1 is $2" test "$(number "$1")" = "$2"; }
 less() { check "$1: $2 < $3" awk "BEGIN { exit !($2 + 0 < $3 + 0) }"; }
 last=1
 for terms in 2 3 4 5 6 7 8; do
@@ -391,6 +390,7 @@ attend --compare
 check 'text of --compare' grep -q 'relative l2' ../out
 
 # Products of bf16 operands: what ran is named. Without operands of bf16 nothing changes.
+is() { check "$1 is $2" test "$(number "$1")" = "$2"; }
 ran() {
     check "compute is $1" grep -q "\"compute\": \"$1\"," ../out
     is exact_degrees "$2"

@@ -53,13 +53,13 @@ bool cmd_parse_size(const char *option, const char *text, size_t low, size_t hig
 bool cmd_parse_double(const char *option, const char *text, bool positive, double *value);
 /* The arithmetic: f32 or f64. */
 bool cmd_parse_dtype(const char *option, const char *text, enum tsa_dtype *value);
-/* f32, mixed or fastest; and the degrees of a mixed plan that stay in f32. */
-bool cmd_parse_compute(const char *option, const char *text, enum tsa_compute *value);
-bool cmd_parse_exact_degrees(const char *option, const char *text, unsigned *value);
 /* A number of threads, 0 for the machine's. */
 bool cmd_parse_threads(const char *option, const char *text, int *value);
 /* An instruction set that is built and usable here. */
 bool cmd_parse_isa(const char *option, const char *text, const char **value);
+/* f32, mixed or fastest; and the degrees of a mixed plan that stay in f32. */
+bool cmd_parse_compute(const char *option, const char *text, enum tsa_compute *value);
+bool cmd_parse_exact_degrees(const char *option, const char *text, unsigned *value);
 
 /* -- plans ------------------------------------------------------------------------------------ */
 

@@ -145,32 +145,6 @@ bool cmd_parse_dtype(const char *option, const char *text, enum tsa_dtype *value
     return true;
 }
 
-bool cmd_parse_compute(const char *option, const char *text, enum tsa_compute *value)
-{
-    static const struct {
-        const char *name;
-        enum tsa_compute compute;
-    } names[] = {
-        {"f32", TSA_COMPUTE_F32}, {"mixed", TSA_COMPUTE_MIXED}, {"fastest", TSA_COMPUTE_FASTEST}};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        if (strcmp(text, names[i].name) == 0) {
-            *value = names[i].compute;
-            return true;
-        }
-    }
-    cmd_usage("%s: '%s' found; wanted f32, mixed or fastest", option, text);
-    return false;
-}
-
-bool cmd_parse_exact_degrees(const char *option, const char *text, unsigned *value)
-{
-    size_t number;
-    if (!cmd_parse_size(option, text, 0, TSA_MAX_TERMS, &number))
-        return false;
-    *value = (unsigned)number;
-    return true;
-}
-
 bool cmd_parse_threads(const char *option, const char *text, int *value)
 {
     size_t number;
@@ -199,6 +173,32 @@ bool cmd_parse_isa(const char *option, const char *text, const char **value)
     }
     cmd_usage("%s: '%s' found; usable here: %s", option, text, list);
     return false;
+}
+
+bool cmd_parse_compute(const char *option, const char *text, enum tsa_compute *value)
+{
+    static const struct {
+        const char *name;
+        enum tsa_compute compute;
+    } names[] = {
+        {"f32", TSA_COMPUTE_F32}, {"mixed", TSA_COMPUTE_MIXED}, {"fastest", TSA_COMPUTE_FASTEST}};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (strcmp(text, names[i].name) == 0) {
+            *value = names[i].compute;
+            return true;
+        }
+    }
+    cmd_usage("%s: '%s' found; wanted f32, mixed or fastest", option, text);
+    return false;
+}
+
+bool cmd_parse_exact_degrees(const char *option, const char *text, unsigned *value)
+{
+    size_t number;
+    if (!cmd_parse_size(option, text, 0, TSA_MAX_TERMS, &number))
+        return false;
+    *value = (unsigned)number;
+    return true;
 }
 
 int cmd_plan(const struct tsa_options *options, struct tsa_plan **plan)
