@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels.h"
+#include "kernel_bench.h"
 
 static const char *const kernel_names[] = {
 #define TSA_KERNEL(result, name, args) #name,

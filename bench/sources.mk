@@ -2,7 +2,7 @@
 # The benchmark is part of the command. Its loops per instruction set are compiled like kernels.
 # (Headers are in _SOURCES: automake takes a name in _HEADERS for files to install.)
 TSA_BENCH_SOURCES = bench/bench.h bench/contender.h bench/contender_softmax_tmpl.h \
-	bench/contender_tmpl.h bench/kernels.h bench/kernels_tmpl.h bench/peak_pairs_tmpl.h \
+	bench/contender_tmpl.h bench/kernel_bench.h bench/kernels_tmpl.h bench/peak_pairs_tmpl.h \
 	bench/peak_tmpl.h bench/unit.h bench/bench.c \
 	bench/contender.c bench/contender_openblas.c bench/contender_softmax.c \
 	bench/contender_taylor.c bench/contender_xsmm.c bench/grid.c bench/inputs.c \

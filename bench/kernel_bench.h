@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What the benches of kernels share. */
-#ifndef TSA_BENCH_KERNELS_H
-#define TSA_BENCH_KERNELS_H
+#ifndef TSA_KERNEL_BENCH_H
+#define TSA_KERNEL_BENCH_H
 
 #include "bench.h"
 #include "internal.h"
