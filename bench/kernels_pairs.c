@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Every entry of a table of products of pairs of bf16, on the sizes of one chunk of a problem. Useful
- * operations are those of the elements, two for each product, as for the other kernels. */
+/* Every entry of a table of products of pairs of bf16, on the sizes of one chunk of a problem.
+ * Useful operations are those of the elements, two for each product, as for the other kernels. */
 #include "config.h"
 
 #include <stdint.h>

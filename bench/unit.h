@@ -85,7 +85,7 @@ extern const struct bench_unit bench_unit_avx512;
 extern const struct bench_unit bench_unit_avx2;
 extern const struct bench_unit bench_unit_neon;
 
-/* Products of pairs of bf16 that a CPU has instructions for; by the name of their kernels' table. */
+/* Products of pairs of bf16 that a CPU has instructions for; named as their kernels' table. */
 struct bench_pairs_unit {
     const char *name;
     unsigned flops; /* of a round */
