@@ -153,7 +153,7 @@ static void one_update(struct kc *kc, const struct KERNELS *table, size_t featur
         if (fold)
             K->update_fold(features, cols, rows, P(phi), P(v), (ptrdiff_t)ldv,
                            first ? NULL : P(local), (ptrdiff_t)ldl, P(hi), P(lo), (ptrdiff_t)ldh,
-                           some_ahead(kc, &ahead));
+                           NULL, some_ahead(kc, &ahead));
         else
             K->update(features, cols, rows, P(phi), P(v), (ptrdiff_t)ldv, P(local), (ptrdiff_t)ldl,
                       first, some_ahead(kc, &ahead));
