@@ -2,9 +2,10 @@
 # One library of kernels per instruction set, each with its own flags. Headers of all of them are
 # distributed, whatever is built here.
 TSA_SIMD_FILES = simd/decode_tmpl.h simd/exp_tmpl.h simd/features_tmpl.h simd/fold_tmpl.h \
-	simd/isa_tmpl.h simd/kernels.def simd/kernels.h simd/names.h simd/rows_tmpl.h simd/softmax_tmpl.h \
-	simd/state_tmpl.h simd/table_tmpl.h simd/v_avx2.h simd/v_avx512.h simd/v_neon.h \
-	simd/v_scalar.h simd/window_tmpl.h simd/isa_avx2.c simd/isa_avx512.c simd/isa_neon.c
+	simd/half_tmpl.h simd/isa_tmpl.h simd/kernels.def simd/kernels.h simd/names.h \
+	simd/rows_tmpl.h simd/softmax_tmpl.h simd/state_tmpl.h simd/table_tmpl.h \
+	simd/v_avx2.h simd/v_avx512.h simd/v_neon.h simd/v_scalar.h simd/window_tmpl.h \
+	simd/isa_avx2.c simd/isa_avx512.c simd/isa_neon.c
 EXTRA_DIST += $(TSA_SIMD_FILES)
 
 noinst_LTLIBRARIES += libk_scalar.la

@@ -46,6 +46,7 @@ static inline T s_load(const T *p)
 typedef V vector;
 
 #include "rows_tmpl.h"
+#include "half_tmpl.h"
 #include "features_tmpl.h"
 #include "exp_tmpl.h"
 #include "fold_tmpl.h"
