@@ -47,8 +47,10 @@ static inline uint16_t half_nearest(double x, bool f16)
         return (uint16_t)(sign | infinity);
     while (high - low > 1) { /* value[low] <= magnitude < value[high] */
         const unsigned middle = (low + high) / 2;
+        const bool below = value[middle] <= magnitude;
 
-        *(value[middle] <= magnitude ? &low : &high) = middle;
+        low = below ? middle : low;
+        high = below ? high : middle;
     }
     const double middle = (value[low] + value[high]) / 2;
     if (magnitude > middle || (magnitude == middle && low % 2 == 1))
