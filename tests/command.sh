@@ -280,6 +280,8 @@ for sub in '' attend size info demo; do
     prints '^tsa [0-9]*\.[0-9]*\.[0-9]*' $sub --version
 done
 
+number() { sed -n "s/.*\"$1\": \([-0-9.e]*\).*/\1/p" ../out; }
+less() { check "$1: $2 < $3" awk "BEGIN { exit !($2 + 0 < $3 + 0) }"; }
 same() { check "$1" cmp "$2" "$3"; }
 attend; mv o.npy whole.npy
 for option in '--step 1' '--step 7' '--step 64' '--step 1000' '--step 0' '--threads 1' \
@@ -390,8 +392,6 @@ works attend --noncausal -q x.npy -k z.npy -v z.npy -o o.npy
 check 'no queries' grep -q "'shape': (0, 5), }" o.npy
 
 # Softmax, which the series approaches; each term divides the error.
-number() { sed -n "s/.*\"$1\": \([-0-9.e]*\).*/\1/p" ../out; }
-less() { check "$1: $2 < $3" awk "BEGIN { exit !($2 + 0 < $3 + 0) }"; }
 last=1
 for terms in 2 3 4 5 6 7 8; do
     attend --terms $terms --compare --json --dtype f64
