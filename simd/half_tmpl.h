@@ -108,40 +108,43 @@ static inline V load_few(size_t n, const char *src, const int f16)
     return load_halves(few, f16);
 }
 
-/* A row that fills a vector ends with one that overlaps the one before it. */
+/* The last vector of a row overlaps the one before it, if it has to. */
 TSA_INLINE void widen_row(size_t n, const char *src, const int f16, T *out)
 {
+    if (n < VL) {
+        v_store_first(out, n, load_few(n, src, f16));
+        return;
+    }
     size_t i = 0;
     for (; i + VL <= n; i += VL)
         v_store(out + i, load_halves(src + 2 * i, f16));
-    if (i < n && n > VL)
+    if (i < n)
         v_store(out + n - VL, load_halves(src + 2 * (n - VL), f16));
-    else if (i < n)
-        v_store_first(out, n, load_few(n, src, f16));
 }
 
 TSA_INLINE void narrow_row(size_t n, const T *src, const int f16, char *dst)
 {
-    size_t i = 0;
-    for (; i + VL <= n; i += VL)
-        store_halves(dst + 2 * i, v_load(src + i), f16);
-    if (i < n && n > VL) {
-        store_halves(dst + 2 * (n - VL), v_load(src + n - VL), f16);
-    } else if (i < n) {
+    if (n < VL) {
         char few[2 * VL];
         store_halves(few, v_load_first(src, n), f16);
         memcpy(dst, few, 2 * n);
+        return;
     }
+    size_t i = 0;
+    for (; i + VL <= n; i += VL)
+        store_halves(dst + 2 * i, v_load(src + i), f16);
+    if (i < n)
+        store_halves(dst + 2 * (n - VL), v_load(src + n - VL), f16);
 }
 
 TSA_INLINE V absmax_row(size_t n, const char *src, const int f16, V most)
 {
+    if (n < VL)
+        return v_absmax(most, load_few(n, src, f16));
     size_t i = 0;
     for (; i + VL <= n; i += VL)
         most = v_absmax(most, load_halves(src + 2 * i, f16));
-    if (i < n && n > VL)
-        return v_absmax(most, load_halves(src + 2 * (n - VL), f16));
-    return i < n ? v_absmax(most, load_few(n, src, f16)) : most;
+    return i < n ? v_absmax(most, load_halves(src + 2 * (n - VL), f16)) : most;
 }
 
 #endif

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* Vector primitives on AVX2 and FMA: 8 f32 or 4 f64. Included once per arithmetic type;
+/* Vector primitives on AVX2, FMA and F16C: 8 f32 or 4 f64. Included once per arithmetic type;
  * v_avx512.h says what each does. Masked instructions are for rests only: on some CPUs a masked
  * store takes as long as twenty plain ones. */
 
 #define v_first TSA_NAME(v_first)
-#define v_store_low TSA_NAME(v_store_low)
 
 #if TSA_F64
 #define V __m256d
@@ -170,53 +169,21 @@ static inline V v_load_bf16(const void *p)
 {
     return v_cast_c(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(p)), 16));
 }
-/* The low halves of all lanes. */
-static inline void v_store_low(void *p, __m256i x)
-{
-    x = _mm256_permute4x64_epi64(_mm256_packus_epi32(x, x), 0x08);
-    _mm_storeu_si128(p, _mm256_castsi256_si128(x));
-}
 static inline void v_store_bf16(void *p, V x)
 {
     const __m256i b = v_bits_c(v_canonical(x));
     const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(b, 16), _mm256_set1_epi32(1));
     const __m256i up = _mm256_add_epi32(_mm256_set1_epi32(0x7fff), odd);
-    v_store_low(p, _mm256_srli_epi32(_mm256_add_epi32(b, up), 16));
+    __m256i y = _mm256_srli_epi32(_mm256_add_epi32(b, up), 16);
+    y = _mm256_permute4x64_epi64(_mm256_packus_epi32(y, y), 0x08);
+    _mm_storeu_si128(p, _mm256_castsi256_si128(y));
 }
-/* In integers: F16C is another feature than AVX2, and not every compiler can ask for it. */
-static inline V v_load_f16(const void *p)
-{
-    const __m256i h = _mm256_cvtepu16_epi32(_mm_loadu_si128(p));
-    const __m256i m = _mm256_and_si256(h, _mm256_set1_epi32(0x7fff));
-    const __m256i sign = _mm256_slli_epi32(_mm256_xor_si256(h, m), 16);
-    const __m256i special = _mm256_cmpgt_epi32(m, _mm256_set1_epi32(0x7bff));
-    const __m256i shift = _mm256_set1_epi32(112 << 23); /* between the exponents */
-    const __m256i more = _mm256_add_epi32(shift, _mm256_and_si256(special, shift));
-    const V normal = v_cast_c(_mm256_add_epi32(_mm256_slli_epi32(m, 13), more));
-    const V subnormal = _mm256_mul_ps(_mm256_cvtepi32_ps(m), v_set1(0x1p-24f));
-    const __m256i small = _mm256_cmpgt_epi32(_mm256_set1_epi32(0x400), m);
-    return _mm256_or_ps(_mm256_blendv_ps(normal, subnormal, v_cast_c(small)), v_cast_c(sign));
-}
+static inline V v_load_f16(const void *p) { return _mm256_cvtph_ps(_mm_loadu_si128(p)); }
 static inline void v_store_f16(void *p, V x)
 {
-    const __m256i b = v_bits_c(v_canonical(x));
-    const __m256i m = _mm256_and_si256(b, _mm256_set1_epi32(INT32_MAX));
-    const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(m, 13), _mm256_set1_epi32(1));
-    const __m256i up = _mm256_add_epi32(_mm256_set1_epi32(0xfff - (112 << 23)), odd);
-    const __m256i normal = _mm256_srli_epi32(_mm256_add_epi32(m, up), 13);
-    /* steps of 1/2 are those of the smallest numbers: the sum rounds to them */
-    const __m256i half = v_bits_c(v_set1(0.5f));
-    const __m256i subnormal =
-        _mm256_sub_epi32(v_bits_c(_mm256_add_ps(v_cast_c(m), v_cast_c(half))), half);
-    const __m256i small = _mm256_cmpgt_epi32(_mm256_set1_epi32(0x38800000), m);
-    const __m256i nan = _mm256_cmpgt_epi32(m, _mm256_set1_epi32(0x7f800000));
-    __m256i y = _mm256_blendv_epi8(normal, subnormal, small);
-    y = _mm256_min_epi32(y, _mm256_set1_epi32(0x7c00));
-    y = _mm256_or_si256(y, _mm256_and_si256(nan, _mm256_set1_epi32(0x200)));
-    v_store_low(p, _mm256_or_si256(y, _mm256_srli_epi32(_mm256_xor_si256(b, m), 16)));
+    _mm_storeu_si128(p, _mm256_cvtps_ph(v_canonical(x), _MM_FROUND_TO_NEAREST_INT));
 }
 #endif
 #undef v_first
-#undef v_store_low
 #undef v_cast_c
 #undef v_bits_c
