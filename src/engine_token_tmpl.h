@@ -94,7 +94,8 @@ static void token_items(const struct tsa_call *call, T *room, const struct item 
         }
         token_queries(call, room, tokens, n);
         for (size_t i = 0; more && row == 0 && i < count; i++)
-            append(call, room, &items[i], &items[i].window, items[i].open, items[i].t, 1, false);
+            append(call, room, &items[i], &items[i].window, items[i].open, items[i].t, 1,
+                   false);
         token_outputs(call, room, tokens, n, more, 0, plan->layout.ldv);
     }
     for (size_t i = 0; more && i < count; i++)

@@ -13,7 +13,7 @@
 #define TYPES 4
 static const enum tsa_dtype types[TYPES] = {TSA_F32, TSA_F64, TSA_BF16, TSA_F16};
 
-/* -- calls --------------------------------------------------------------------------------------- */
+/* -- calls ------------------------------------------------------------------------------------- */
 
 enum op {
     PREFILL,      /* all tokens at once */
@@ -90,7 +90,7 @@ static void run(enum op op, const struct tsa_plan *plan, struct tsa_state **stat
     }
 }
 
-/* -- a problem in some types, and the same widened ------------------------------------------------- */
+/* -- a problem in some types, and the same widened --------------------------------------------- */
 
 struct task {
     size_t d, dv, terms, chunk, heads, kv_heads, batch, tokens;
@@ -216,7 +216,7 @@ static void compare(const struct task *s, const struct tsa_plan *plan, enum op o
     both_free(&q), both_free(&k), both_free(&v), both_free(&o);
 }
 
-/* -- the bits ------------------------------------------------------------------------------------ */
+/* -- the bits ---------------------------------------------------------------------------------- */
 
 /* One op, on every instruction set, in both arithmetics, with 1 to 3 threads. */
 START_TEST(same_bits)
@@ -298,7 +298,7 @@ START_TEST(special_outputs)
 }
 END_TEST
 
-/* -- refusals ------------------------------------------------------------------------------------ */
+/* -- refusals ---------------------------------------------------------------------------------- */
 
 enum { B = 2, H = 2, N = 5, D = 3, V = 4 };
 

@@ -435,8 +435,8 @@ static void compare(struct kc *kc, const struct kc_array *a)
         kc_fail(kc,
                 "%s[%zu][%zu] (%zu rows of %zu, ld %td): got 0x%0*" PRIx64
                 ", the model has 0x%0*" PRIx64 "%s",
-                a->name, row, col, a->rows, a->cols, a->ld, (int)a->elem * 2, got,
-                (int)a->elem * 2, want, got == poison ? " (poison: unwritten or leaked)" : "");
+                a->name, row, col, a->rows, a->cols, a->ld, (int)a->elem * 2, got, (int)a->elem * 2,
+                want, got == poison ? " (poison: unwritten or leaked)" : "");
     }
 }
 

@@ -57,7 +57,10 @@ static void put(unsigned char *bytes, enum type type, double x)
 {
     const float narrow = (float)x;
     const uint16_t half = half_nearest(x, type == F2);
-    memcpy(bytes, type == F8 ? (const void *)&x : type == F4 ? (const void *)&narrow : &half,
+    memcpy(bytes,
+           type == F8   ? (const void *)&x
+           : type == F4 ? (const void *)&narrow
+                        : &half,
            sizes[type]);
 }
 

@@ -28,7 +28,7 @@ tests_header_CFLAGS = $(AM_CFLAGS) -std=c11 -pedantic
 tests_header_LDADD = libtsa.la
 # writes and compares the arrays of the command's tests
 check_PROGRAMS += tests/npy_tool
-tests_npy_tool_SOURCES = tests/npy_tool.c
+tests_npy_tool_SOURCES = tests/npy_tool.c tests/half_model.h
 tests_npy_tool_LDADD =
 TESTS = tests/header $(TSA_SHELL_TESTS)
 EXTRA_DIST += $(TSA_SHELL_TESTS) tests/cross.sh tests/exports.list tests/README

@@ -112,12 +112,12 @@ double get(const void *data, enum tsa_dtype dtype, size_t i)
 
 void put(void *data, enum tsa_dtype dtype, size_t i, double x)
 {
-    const uint16_t half = half_nearest(x, dtype == TSA_F16);
     const float narrow = (float)x;
-    if (dtype == TSA_F64)
-        memcpy((char *)data + i * sizeof x, &x, sizeof x);
-    else if (dtype != TSA_F32)
+    if (dtype == TSA_BF16 || dtype == TSA_F16) {
+        const uint16_t half = half_nearest(x, dtype == TSA_F16);
         memcpy((char *)data + i * sizeof half, &half, sizeof half);
+    } else if (dtype == TSA_F64)
+        memcpy((char *)data + i * sizeof x, &x, sizeof x);
     else
         memcpy((char *)data + i * sizeof narrow, &narrow, sizeof narrow);
 }

@@ -219,10 +219,7 @@ const char *cmd_bytes_text(double bytes, char *text)
 
 const char *cmd_dtype_name(enum tsa_dtype dtype)
 {
-    return dtype == TSA_F64    ? "f64"
-           : dtype == TSA_BF16 ? "bf16"
-           : dtype == TSA_F16  ? "f16"
-                               : "f32";
+    return dtype == TSA_F64 ? "f64" : dtype == TSA_BF16 ? "bf16" : dtype == TSA_F16 ? "f16" : "f32";
 }
 
 size_t cmd_dtype_size(enum tsa_dtype dtype)
