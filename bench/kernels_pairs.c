@@ -9,7 +9,7 @@
 
 #include "kernel_bench.h"
 
-enum { MOST_ARRAYS = 16, MOST_FEATURES = 512, LDT = TSA_TILE_TOKENS, LDP = TSA_TILE_TOKENS / 2 };
+enum { MOST_ARRAYS = 20, MOST_FEATURES = 512, LDT = TSA_TILE_TOKENS, LDP = TSA_TILE_TOKENS / 2 };
 
 struct pairs_bench {
     const struct tsa_pairs_f32 *k;
@@ -17,7 +17,9 @@ struct pairs_bench {
     size_t token_pairs, feature_pairs;
     ptrdiff_t ldv;
     float *psi, *phi, *hi_pairs, *one_psi, *ones_pairs, *v_pairs; /* of pairs */
-    float *features_in, *v_in, *hi, *lo, *local, *acc, *ones, *den;
+    struct tsa_monomials mono;
+    size_t *suffix;
+    float *base, *weight, *features_in, *v_in, *hi, *lo, *local, *acc, *ones, *den;
     void *memory[MOST_ARRAYS];
     int arrays;
 };
@@ -53,6 +55,7 @@ static void destroy(struct pairs_bench *b)
 {
     for (int i = 0; i < b->arrays; i++)
         free(b->memory[i]);
+    free(b->suffix);
 }
 
 static bool create(struct pairs_bench *b, const struct tsa_pairs_f32 *k,
@@ -82,7 +85,15 @@ static bool create(struct pairs_bench *b, const struct tsa_pairs_f32 *k,
     b->acc = block(b, LDT * ldv);
     b->ones = block(b, f);
     b->den = block(b, LDT);
-    return b->arrays == 14;
+    if (!tsa_monomials_init(&b->mono, p->d, p->terms))
+        return false;
+    b->suffix = bench_memory(tsa_monomials_suffix_count(p->d, p->terms) * sizeof *b->suffix);
+    if (!b->suffix)
+        return false;
+    tsa_monomials_fill_suffix(&b->mono, b->suffix);
+    b->base = block(b, b->mono.rows * LDT);
+    b->weight = block(b, b->mono.total);
+    return b->arrays == 16;
 }
 
 #define BYTES(count) ((double)(count) * sizeof(float))
@@ -136,6 +147,19 @@ KERNEL(pair_cols)
 {
     b->k->pair_cols(b->features, b->c, b->features_in, LDT, b->phi, LDP);
     return (struct kernel_cost){0, BYTES(b->features * (b->c + b->token_pairs))};
+}
+
+KERNEL(psi_pairs)
+{
+    b->k->psi_pairs(&b->mono, 0, b->features, b->c, b->base, LDT, b->weight, b->psi, LDT);
+    return (struct kernel_cost){2.0 * (double)(b->features * b->c),
+                                BYTES((b->features + b->feature_pairs) * b->c)};
+}
+KERNEL(phi_pairs)
+{
+    b->k->phi_pairs(&b->mono, 0, b->features, b->c, b->base, LDT, b->phi, LDP);
+    return (struct kernel_cost){(double)(b->features * b->c),
+                                BYTES(b->features * (b->c + b->token_pairs))};
 }
 
 /* The order of the lists: a kernel without a bench does not compile. */

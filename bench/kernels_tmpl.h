@@ -98,6 +98,25 @@ KERNEL(pack_v)
     b->k->pack_v(b->c, b->dv, b->srcv, (ptrdiff_t)b->dv, b->v, b->ldv);
     return (struct kernel_cost){0, BYTES(2 * b->c * b->dv)};
 }
+/* Of halves, bf16 and f16 one after the other. */
+KERNEL(load_half)
+{
+    for (int f16 = 0; f16 <= 1; f16++)
+        b->k->load_half(b->c, b->dv, b->srcv, (ptrdiff_t)b->dv, f16, b->dst, (ptrdiff_t)b->dv);
+    return (struct kernel_cost){0, 2 * (BYTES(b->c * b->dv) + 2 * (double)(b->c * b->dv))};
+}
+KERNEL(store_half)
+{
+    for (int f16 = 0; f16 <= 1; f16++)
+        b->k->store_half(b->c, b->dv, b->srcv, (ptrdiff_t)b->dv, f16, b->dst, (ptrdiff_t)b->dv);
+    return (struct kernel_cost){0, 2 * (BYTES(b->c * b->dv) + 2 * (double)(b->c * b->dv))};
+}
+KERNEL(absmax_half)
+{
+    for (int f16 = 0; f16 <= 1; f16++)
+        b->dst[f16] = b->k->absmax_half(b->c, b->dv, b->srcv, (ptrdiff_t)b->dv, f16);
+    return (struct kernel_cost){0, 4 * (double)(b->c * b->dv)};
+}
 KERNEL(base_t)
 {
     b->k->base_t(&b->mono, b->c, b->base, b->ldt);
@@ -253,6 +272,7 @@ static const struct {
 #name, S(name)                                                                             \
     }
     ENTRY(absmax),       ENTRY(pack_t),        ENTRY(pack_v),        ENTRY(base_t),
+    ENTRY(load_half),    ENTRY(store_half),    ENTRY(absmax_half),
     ENTRY(psi_t),        ENTRY(turn),          ENTRY(psi_k),         ENTRY(query),
     ENTRY(query_ones),   ENTRY(update),        ENTRY(update_fold),   ENTRY(fold),
     ENTRY(merge),        ENTRY(scores),        ENTRY(window_ones),   ENTRY(window),

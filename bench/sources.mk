@@ -9,8 +9,8 @@ TSA_BENCH_SOURCES = bench/bench.h bench/contender.h bench/contender_softmax_tmpl
 	bench/kernels.c bench/kernels_pairs.c bench/library.c bench/machine.c bench/op.c \
 	bench/op_report.c bench/problem.c bench/region.c bench/report.c bench/scaling.c \
 	bench/timing.c
-EXTRA_DIST += bench/README bench/peer_numpy.py bench/plot bench/peak_avx512.c bench/peak_avx512bf16.c \
-	bench/peak_avx2.c bench/peak_neon.c bench/peak_neonbf16.c
+EXTRA_DIST += bench/README bench/peer_numpy.py bench/plot bench/peak_avx512.c \
+	bench/peak_avx512bf16.c bench/peak_avx2.c bench/peak_neon.c bench/peak_neonbf16.c
 TSA_DOCS += doc/bench.md
 
 TSA_BENCH_LIBS = libbench_scalar.la

@@ -83,14 +83,15 @@ AC_DEFUN([TSA_ISA_AVX512],
     number = _mm512_reduce_add_ps(_mm512_castsi512_ps(b)) + _mm256_cvtss_f32(c);]])])
 
 AC_DEFUN([TSA_ISA_AVX2],
-[TSA_ISA([avx2], [AVX2], [-mavx2 -mfma], [],
+[TSA_ISA([avx2], [AVX2], [-mavx2 -mfma -mf16c], [],
   [[#include <immintrin.h>
     volatile float number;]],
   [[__m256 a = _mm256_set1_ps(number);
     a = _mm256_fmadd_ps(a, a, a);                                        /* fma */
     __m256i b = _mm256_castps_si256(a);
     b = _mm256_add_epi32(b, b);                                          /* avx2 */
-    number = _mm256_cvtss_f32(_mm256_castsi256_ps(b));]])])
+    a = _mm256_cvtph_ps(_mm256_castsi256_si128(b));                      /* f16c */
+    number = _mm256_cvtss_f32(a);]])])
 
 # Every AArch64 CPU has it, so there are no flags; 32-bit Arm has no f64 lanes.
 AC_DEFUN([TSA_ISA_NEON],

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The AVX2 and FMA kernels: built with TSA_AVX2_CFLAGS, reached through tsa_isa_avx2. */
-#if !defined(__AVX2__) || !defined(__FMA__)
+/* The AVX2, FMA and F16C kernels: built with TSA_AVX2_CFLAGS, reached through tsa_isa_avx2. */
+#if !defined(__AVX2__) || !defined(__FMA__) || !defined(__F16C__)
 #error "isa_avx2.c must be built with TSA_AVX2_CFLAGS"
 #endif
 #include <immintrin.h>

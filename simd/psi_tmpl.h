@@ -122,9 +122,11 @@ TSA_INLINE void psi_row_pairs(const int nv, const int kind, size_t n, const T *x
     }
     for (; n > 1; n -= 2, low += 2 * ldl, weight += 2 * step, out += ldo) {
         TSA_UNROLL
-        for (int j = 0; j < nv; j++)
-            v_store(out + j * VL, v_pair(psi_value(kind, xi[j], low + j * VL, weight),
-                                         psi_value(kind, xi[j], low + ldl + j * VL, weight + step)));
+        for (int j = 0; j < nv; j++) {
+            const V y = psi_value(kind, xi[j], low + j * VL, weight);
+            v_store(out + j * VL,
+                    v_pair(y, psi_value(kind, xi[j], low + ldl + j * VL, weight + step)));
+        }
     }
     if (n > 0) {
         TSA_UNROLL

@@ -139,8 +139,8 @@ TSA_INLINE void add_double(V *hi, V *lo, V x, V low)
 }
 
 /* Local sums of the last tile that are not yet in (hi, lo). A fold is ten dependent additions per
- * vector, which would hold up the end of a tile; so they are made between the steps of the next tile:
- * a vector at a time, or of pairs of rows, which may have to be kept, two. */
+ * vector, which would hold up the end of a tile; so they are made between the steps of the next
+ * tile: a vector at a time, or of pairs of rows, which may have to be kept, two. */
 struct pending_at {
     const T *next; /* in x */
     T *hi, *lo;    /* of the next vector */

@@ -16,6 +16,7 @@ typedef V vector;
 
 #include "rows_tmpl.h"
 #include "psi_tmpl.h"
+#include "half_tmpl.h"
 #include "features_tmpl.h"
 #include "turn_tmpl.h"
 #include "exp_tmpl.h"

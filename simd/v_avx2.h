@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Vector primitives on AVX2 and FMA: 8 f32 or 4 f64. Included once per arithmetic type;
+/* Vector primitives on AVX2, FMA and F16C: 8 f32 or 4 f64. Included once per arithmetic type;
  * v_avx512.h says what each does. Masked instructions are for rests only: on some CPUs a masked
  * store takes as long as twenty plain ones. */
 
@@ -165,6 +165,24 @@ TSA_INLINE void v_transpose(V *r)
     }
 }
 static inline V v_exp(V x) { return Sleef_finz_expf8_u10avx2(x); }
+static inline V v_load_bf16(const void *p)
+{
+    return v_cast_c(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(p)), 16));
+}
+static inline void v_store_bf16(void *p, V x)
+{
+    const __m256i b = v_bits_c(v_canonical(x));
+    const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(b, 16), _mm256_set1_epi32(1));
+    const __m256i up = _mm256_add_epi32(_mm256_set1_epi32(0x7fff), odd);
+    __m256i y = _mm256_srli_epi32(_mm256_add_epi32(b, up), 16);
+    y = _mm256_permute4x64_epi64(_mm256_packus_epi32(y, y), 0x08);
+    _mm_storeu_si128(p, _mm256_castsi256_si128(y));
+}
+static inline V v_load_f16(const void *p) { return _mm256_cvtph_ps(_mm_loadu_si128(p)); }
+static inline void v_store_f16(void *p, V x)
+{
+    _mm_storeu_si128(p, _mm256_cvtps_ph(v_canonical(x), _MM_FROUND_TO_NEAREST_INT));
+}
 
 #ifdef TSA_PAIRS
 static inline V v_pair_even(V x) { return v_cast_c(_mm256_slli_epi32(v_bits_c(x), 16)); }

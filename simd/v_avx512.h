@@ -12,6 +12,8 @@
  *   v_canonical(x)          NaNs become the canonical quiet NaN
  *   v_from(a, b, k)         b in lanes >= k, a in the others; any k
  *   v_transpose(r)          the VL x VL block r[0..VL-1]
+ *   v_load_bf16(p)          f32 only: VL bf16 of any alignment, widened exactly; so v_load_f16
+ *   v_store_bf16(p, x)      f32 only: rounded to nearest even, NaNs canonical; so v_store_f16
  */
 
 #if TSA_F64
@@ -179,6 +181,27 @@ TSA_INLINE void v_transpose(V *r)
     }
 }
 static inline V v_exp(V x) { return Sleef_finz_expf16_u10avx512f(x); }
+static inline V v_load_bf16(const void *p)
+{
+    const __m512i x = _mm512_cvtepu16_epi32(_mm256_loadu_si256(p));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(x, 16));
+}
+static inline void v_store_bf16(void *p, V x)
+{
+    /* not by the instruction for it, which takes subnormal numbers for 0 */
+    const __m512i b = _mm512_castps_si512(v_canonical(x));
+    const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(b, 16), _mm512_set1_epi32(1));
+    const __m512i up = _mm512_add_epi32(_mm512_set1_epi32(0x7fff), odd);
+    const __m512i y = _mm512_srli_epi32(_mm512_add_epi32(b, up), 16);
+    _mm256_storeu_si256(p, _mm512_cvtepi32_epi16(y));
+}
+static inline V v_load_f16(const void *p) { return _mm512_cvtph_ps(_mm256_loadu_si256(p)); }
+static inline void v_store_f16(void *p, V x)
+{
+    const __m256i y =
+        _mm512_cvtps_ph(v_canonical(x), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    _mm256_storeu_si256(p, y);
+}
 
 #ifdef TSA_PAIRS /* AVX512_BF16 */
 #define O __m512bh

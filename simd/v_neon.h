@@ -147,6 +147,24 @@ TSA_INLINE void v_transpose(V *r)
     r[3] = vzip2q_f32(b, d);
 }
 static inline V v_exp(V x) { return Sleef_finz_expf4_u10advsimd(x); }
+static inline V v_load_bf16(const void *p)
+{
+    return v_cast_c(vshlq_n_u32(vmovl_u16(vld1_u16(p)), 16));
+}
+static inline void v_store_bf16(void *p, V x)
+{
+    const uint32x4_t b = v_bits_c(v_canonical(x));
+    const uint32x4_t odd = vandq_u32(vshrq_n_u32(b, 16), vdupq_n_u32(1));
+    vst1_u16(p, vshrn_n_u32(vaddq_u32(b, vaddq_u32(vdupq_n_u32(0x7fff), odd)), 16));
+}
+static inline V v_load_f16(const void *p)
+{
+    return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p)));
+}
+static inline void v_store_f16(void *p, V x)
+{
+    vst1_u16(p, vreinterpret_u16_f16(vcvt_f16_f32(v_canonical(x))));
+}
 
 #ifdef TSA_PAIRS
 /* Rounded to bf16, which lies in the upper half. */

@@ -99,12 +99,20 @@ enum tsa_status tsa_check_states(const struct tsa_call *call, struct tsa_error *
 /* Finite inputs, no overflow of monomials; reads q, k and v once, with the call's team. */
 enum tsa_status tsa_check_values(const struct tsa_call *call, struct tsa_error *err);
 
+static inline size_t tsa_dtype_bytes(enum tsa_dtype dtype)
+{
+    return dtype == TSA_F64 ? 8 : dtype == TSA_F32 ? 4 : 2;
+}
+static inline bool tsa_is_half(enum tsa_dtype dtype)
+{
+    return dtype == TSA_BF16 || dtype == TSA_F16;
+}
 /* Address of row (b, h, t) of a tensor. */
 static inline void *tsa_row(const struct tsa_tensor *x, size_t b, size_t h, size_t t)
 {
     const ptrdiff_t offset =
         (ptrdiff_t)b * x->batch + (ptrdiff_t)h * x->head + (ptrdiff_t)t * x->token;
-    return (char *)x->data + offset * (ptrdiff_t)(x->dtype == TSA_F64 ? 8 : 4);
+    return (char *)x->data + offset * (ptrdiff_t)tsa_dtype_bytes(x->dtype);
 }
 
 #endif

@@ -50,12 +50,8 @@ enum tsa_status tsa_check_tensor(const struct tsa_tensor *x, const char *name, s
 {
     if (!x)
         return tsa_fail(err, TSA_EINVAL, name, "%s is NULL", name);
-    if (x->dtype != TSA_F32 && x->dtype != TSA_F64) {
-        if (x->dtype == TSA_BF16 || x->dtype == TSA_F16)
-            return tsa_fail(err, TSA_EUNSUPPORTED, name,
-                            "%s: bf16 and f16 are not in this version; wanted f32 or f64", name);
+    if (x->dtype != TSA_F32 && x->dtype != TSA_F64 && !tsa_is_half(x->dtype))
         return tsa_fail(err, TSA_EINVAL, name, "%s: unknown dtype %d", name, (int)x->dtype);
-    }
     for (size_t i = 0; i < sizeof x->reserved / sizeof x->reserved[0]; i++)
         if (x->reserved[i] != 0)
             return tsa_fail(err, TSA_EINVAL, name, "%s: reserved fields must be 0", name);
@@ -63,7 +59,7 @@ enum tsa_status tsa_check_tensor(const struct tsa_tensor *x, const char *name, s
         return TSA_OK;
     if (!x->data)
         return tsa_fail(err, TSA_EINVAL, name, "%s: data is NULL", name);
-    const size_t elem = x->dtype == TSA_F64 ? 8 : 4;
+    const size_t elem = tsa_dtype_bytes(x->dtype);
     const ptrdiff_t stride[3] = {x->batch, x->head, tokens > 1 ? x->token : 0};
     const size_t count[3] = {batch, heads, tokens};
     /* the farthest element on either side must stay within half the address space */
@@ -235,6 +231,8 @@ static double absmax_rows(const struct tsa_plan *plan, const struct tsa_tensor *
                           size_t h, size_t t, size_t rows, size_t width, ptrdiff_t stride)
 {
     const void *row = tsa_row(x, b, h, t);
+    if (tsa_is_half(x->dtype))
+        return plan->isa->f32->absmax_half(rows, width, row, stride, x->dtype == TSA_F16);
     return x->dtype == TSA_F64 ? plan->isa->f64->absmax(rows, width, row, stride)
                                : plan->isa->f32->absmax(rows, width, row, stride);
 }
@@ -262,14 +260,18 @@ static double token_absmax(const struct tsa_call *call, const struct input *in, 
 static double element(const struct tsa_call *call, const struct input *in, size_t b, size_t h,
                       size_t t, size_t c)
 {
-    const void *row = tsa_row(in->x, tsa_call_batch(call, b), h, tsa_call_first(call, b) + t);
+    const char *row = tsa_row(in->x, tsa_call_batch(call, b), h, tsa_call_first(call, b) + t);
+    const char *at = row + c * tsa_dtype_bytes(in->x->dtype);
     double d;
     float f;
     if (in->x->dtype == TSA_F64) {
-        memcpy(&d, (const char *)row + c * sizeof d, sizeof d);
+        memcpy(&d, at, sizeof d);
         return d;
     }
-    memcpy(&f, (const char *)row + c * sizeof f, sizeof f);
+    if (tsa_is_half(in->x->dtype))
+        call->plan->isa->f32->load_half(1, 1, at, 1, in->x->dtype == TSA_F16, &f, 1);
+    else
+        memcpy(&f, at, sizeof f);
     return f;
 }
 

@@ -4,6 +4,9 @@
 
 #include "internal.h"
 
+#ifdef TSA_HAVE_AVX2
+#include <cpuid.h>
+#endif
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,6 +33,15 @@ const struct tsa_isa *tsa_isa_at(size_t i)
     return i < sizeof built / sizeof *built ? built[i] : NULL;
 }
 
+#ifdef TSA_HAVE_AVX2
+/* For older compilers: the builtin does not know this one there. */
+static bool has_f16c(void)
+{
+    unsigned a, b, c, d;
+    return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+}
+#endif
+
 /* Exactly the features that the unit's compiler flags allow; keep with the flags in m4/. The
  * builtin also asks whether the system saves the registers. AArch64 always has NEON. */
 bool tsa_isa_usable(const struct tsa_isa *isa)
@@ -41,7 +53,7 @@ bool tsa_isa_usable(const struct tsa_isa *isa)
 #endif
 #ifdef TSA_HAVE_AVX2
     if (isa == &tsa_isa_avx2)
-        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
 #endif
     return isa != NULL;
 }

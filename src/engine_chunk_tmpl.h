@@ -83,14 +83,18 @@ static struct coefficients coefficients_of(const struct tsa_plan *plan, size_t h
 /* -- rows of any dtype ----------------------------------------------------------------------- */
 
 /* n rows from token t on, as T: the caller's memory where it holds T, else converted to `rows`. */
-static const T *rows_in(const struct tsa_tensor *x, size_t b, size_t h, size_t t, size_t n,
-                        size_t width, T *rows, ptrdiff_t *stride)
+static const T *rows_in(const struct tsa_plan *plan, const struct tsa_tensor *x, size_t b, size_t h,
+                        size_t t, size_t n, size_t width, T *rows, ptrdiff_t *stride)
 {
     const void *src = tsa_row(x, b, h, t);
     *stride = x->token;
     if (x->dtype == TSA_DTYPE)
         return src;
     *stride = (ptrdiff_t)width;
+    if (tsa_is_half(x->dtype)) {
+        KERNELS(plan)->load_half(n, width, src, x->token, x->dtype == TSA_F16, rows, *stride);
+        return rows;
+    }
     for (size_t r = 0; r < n; r++)
         for (size_t c = 0; c < width; c++) {
             const ptrdiff_t from = (ptrdiff_t)r * x->token + (ptrdiff_t)c;
@@ -101,7 +105,8 @@ static const T *rows_in(const struct tsa_tensor *x, size_t b, size_t h, size_t t
     return rows;
 }
 
-/* Where n output rows go; rows_out_done moves them on if that is not the caller's memory. */
+/* Where n output rows go; rows_out_done moves their columns c0 .. c1-1 on if that is not the
+ * caller's memory. */
 static T *rows_out(const struct tsa_tensor *x, size_t b, size_t h, size_t t, size_t width, T *rows,
                    ptrdiff_t *stride)
 {
@@ -111,17 +116,22 @@ static T *rows_out(const struct tsa_tensor *x, size_t b, size_t h, size_t t, siz
     *stride = (ptrdiff_t)width;
     return rows;
 }
-static void rows_out_done(const struct tsa_tensor *x, size_t b, size_t h, size_t t, size_t n,
-                          size_t width, const T *rows)
+static void rows_out_done(const struct tsa_plan *plan, const struct tsa_tensor *x, size_t b,
+                          size_t h, size_t t, size_t n, size_t c0, size_t c1, const T *rows)
 {
     if (x->dtype == TSA_DTYPE)
         return;
-    void *dst = tsa_row(x, b, h, t);
+    char *dst = tsa_row(x, b, h, t);
+    if (tsa_is_half(x->dtype)) {
+        KERNELS(plan)->store_half(n, c1 - c0, rows + c0, (ptrdiff_t)plan->dv, x->dtype == TSA_F16,
+                                  dst + c0 * tsa_dtype_bytes(x->dtype), x->token);
+        return;
+    }
     for (size_t r = 0; r < n; r++)
-        for (size_t c = 0; c < width; c++) {
+        for (size_t c = c0; c < c1; c++) {
             const ptrdiff_t to = (ptrdiff_t)r * x->token + (ptrdiff_t)c;
-            const OTHER value = (OTHER)rows[r * width + c];
-            memcpy((char *)dst + to * (ptrdiff_t)sizeof value, &value, sizeof value);
+            const OTHER value = (OTHER)rows[r * plan->dv + c];
+            memcpy(dst + to * (ptrdiff_t)sizeof value, &value, sizeof value);
         }
 }
 
@@ -154,11 +164,11 @@ static void append(const struct tsa_call *call, T *room, const struct item *it,
         const size_t left = n - done,
                      m = left < call->plan->room.queries ? left : call->plan->room.queries;
         ptrdiff_t stride;
-        const T *src = rows_in(call->k, it->b, it->g, t + done, m, plan->d,
+        const T *src = rows_in(plan, call->k, it->b, it->g, t + done, m, plan->d,
                                room + call->plan->room.rows, &stride);
         KERNELS(plan)->pack_t(m, plan->d, src, stride, l2, 1, w->kt + at + done, w->ldk);
         if (!in_place) {
-            src = rows_in(call->v, it->b, it->g, t + done, m, plan->dv,
+            src = rows_in(plan, call->v, it->b, it->g, t + done, m, plan->dv,
                           room + call->plan->room.rows, &stride);
             KERNELS(plan)->pack_v(m, plan->dv, src, stride, w->v + (ptrdiff_t)(at + done) * w->ldv,
                                   w->ldv);
@@ -248,7 +258,7 @@ static struct queries head_of(const struct tsa_plan *plan, const struct queries 
 static void ahead_add(struct tsa_ahead *ahead, const struct tsa_tensor *x, size_t b, size_t h,
                       size_t t, size_t n, size_t width, bool write)
 {
-    const size_t elem = x->dtype == TSA_F64 ? 8 : 4, bytes = width * elem;
+    const size_t elem = tsa_dtype_bytes(x->dtype), bytes = width * elem;
     if (ahead->count == TSA_AHEAD_ROWS || n == 0)
         return;
     struct tsa_ahead_rows r = {tsa_row(x, b, h, t),
@@ -599,8 +609,8 @@ static void pack_queries(const struct tsa_call *call, T *room, size_t b, size_t 
         const struct queries q = head_of(plan, &pass->queries, i);
         const T scale = coefficients_of(plan, pass->h0 + i).scale;
         ptrdiff_t stride;
-        const T *src =
-            rows_in(call->q, b, pass->h0 + i, t, pass->m, plan->d, room + plan->room.rows, &stride);
+        const T *src = rows_in(plan, call->q, b, pass->h0 + i, t, pass->m, plan->d,
+                               room + plan->room.rows, &stride);
         for (size_t u = 0; u < pass->m; u += TSA_TILE_TOKENS)
             KERNELS(plan)->pack_t(tile_tokens(pass->m - u), plan->d, src + (ptrdiff_t)u * stride,
                                   stride, l2, scale, tile_at(plan, q.base, u), TSA_TILE_TOKENS);
@@ -621,7 +631,7 @@ static void write_outputs(const struct tsa_call *call, T *room, size_t b, size_t
         T *dst = rows_out(call->o, b, h, t, plan->dv, rows, &stride);
         window_outputs(plan, room, &q, w, coefficients_of(plan, h).coef, causal, seen, pass->m,
                        first, dst, stride);
-        rows_out_done(call->o, b, h, t, pass->m, plan->dv, rows);
+        rows_out_done(plan, call->o, b, h, t, pass->m, 0, plan->dv, rows);
     }
 }
 

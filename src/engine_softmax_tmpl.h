@@ -44,8 +44,8 @@ static const T *pack_values(const struct tsa_call *call, T *room, size_t b, size
     }
     for (size_t i = 0; i < n; i += TSA_TILE_TOKENS) {
         ptrdiff_t stride;
-        const T *src =
-            rows_in(call->v, b, g, k + i, tile_tokens(n - i), plan->dv, room + r->rows, &stride);
+        const T *src = rows_in(plan, call->v, b, g, k + i, tile_tokens(n - i), plan->dv,
+                               room + r->rows, &stride);
         KERNELS(plan)->pack_v(tile_tokens(n - i), plan->dv, src, stride, v + (ptrdiff_t)i * *ldv,
                               *ldv);
     }
@@ -62,8 +62,8 @@ static struct packed_keys pack_keys(const struct tsa_call *call, T *room, size_t
     T *kt = room + r->kt;
     ptrdiff_t stride;
     for (size_t i = 0; i < n; i += TSA_TILE_TOKENS) {
-        const T *src =
-            rows_in(call->k, b, g, k + i, tile_tokens(n - i), plan->d, room + r->rows, &stride);
+        const T *src = rows_in(plan, call->k, b, g, k + i, tile_tokens(n - i), plan->d,
+                               room + r->rows, &stride);
         KERNELS(plan)->pack_t(tile_tokens(n - i), plan->d, src, stride, l2, 1, kt + i * plan->d,
                               TSA_TILE_TOKENS);
     }
@@ -80,7 +80,7 @@ static void write_row(const struct tsa_call *call, T *room, size_t b, size_t h, 
     ptrdiff_t stride;
     T *dst = rows_out(call->o, b, h, t, plan->dv, rows, &stride);
     KERNELS(plan)->divide(plan->dv, acc, den, dst);
-    rows_out_done(call->o, b, h, t, 1, plan->dv, rows);
+    rows_out_done(plan, call->o, b, h, t, 1, 0, plan->dv, rows);
 }
 
 /* -- many queries: tiles of up to TSA_TILE_TOKENS that end where blocks of keys do ----------- */
@@ -171,7 +171,7 @@ static void pack_tiles(const struct tsa_call *call, T *room, struct query_range 
         const size_t most = TSA_TILE_TOKENS - (call->causal ? at % TSA_TILE_TOKENS : 0);
         m = range->n - t < most ? range->n - t : most;
         ptrdiff_t stride;
-        const T *src = rows_in(call->q, range->b, range->h, range->first + t, m, plan->d,
+        const T *src = rows_in(plan, call->q, range->b, range->h, range->first + t, m, plan->d,
                                room + r->rows, &stride);
         KERNELS(plan)->pack_t(m, plan->d, src, stride, l2, scale,
                               range->qt + range->tiles * plan->d * TSA_TILE_TOKENS,
@@ -273,7 +273,7 @@ static void one_row(const struct tsa_call *call, T *room, size_t b, size_t g, st
         const size_t n = end - k < most ? end - k : most;
         ptrdiff_t stride, ldv;
         const T *v = pack_values(call, room, b, g, k, n, &ldv);
-        const T *keys = rows_in(call->k, b, g, k, n, plan->d, room + r->rows, &stride);
+        const T *keys = rows_in(plan, call->k, b, g, k, n, plan->d, room + r->rows, &stride);
         KERNELS(plan)->softmax_decode(n, plan->d, keys, stride, plan->normalize == TSA_NORMALIZE_L2,
                                       q, row.bounded, plan->layout.ldv, v, ldv, k == super, s.max,
                                       s.den, s.acc, room + r->kt, room + r->weights);
@@ -291,7 +291,7 @@ static void rows_super(const struct tsa_call *call, T *room, size_t item, size_t
     for (size_t i = 0; i < n; i++) {
         const struct row row = row_at(call, g, first + i);
         ptrdiff_t stride;
-        const T *src = rows_in(call->q, b, row.h, row.t, 1, d, room + r->rows, &stride);
+        const T *src = rows_in(plan, call->q, b, row.h, row.t, 1, d, room + r->rows, &stride);
         KERNELS(plan)->pack_t(1, d, src, stride, plan->normalize == TSA_NORMALIZE_L2,
                               coefficients_of(plan, row.h).scale, q + i * d, 1);
     }

@@ -105,7 +105,8 @@ struct folded {
 };
 
 /* Are pairs of an item older than its sums, which this call has folded? */
-static bool pairs_are_old(const struct tsa_call *call, const struct folded *f, const struct item *it)
+static bool pairs_are_old(const struct tsa_call *call, const struct folded *f,
+                          const struct item *it)
 {
     return it->open + (it->end - it->t) >= call->plan->chunk && !(f->kept && it->sums.pairs);
 }

@@ -16,7 +16,7 @@ static void token_queries(const struct tsa_call *call, T *room, const struct tok
     for (size_t i = 0; i < n; i++) {
         ptrdiff_t stride;
         const struct item *it = tokens[i].item;
-        const T *src = rows_in(call->q, it->b, tokens[i].h, it->t, 1, plan->d,
+        const T *src = rows_in(plan, call->q, it->b, tokens[i].h, it->t, 1, plan->d,
                                room + plan->room.rows, &stride);
         KERNELS(plan)->pack_t(1, plan->d, src, stride, l2, coefficients_of(plan, tokens[i].h).scale,
                               room + plan->room.qbase + i * plan->room.ld_base, 1);
@@ -110,7 +110,7 @@ static void token_outputs(const struct tsa_call *call, T *room, const struct tok
         T *dst = rows_out(call->o, it->b, tokens[i].h, it->t, plan->dv, room + r->rows, &stride);
         KERNELS(plan)->decode_window(width, it->open + more, w + i * ldw, it->window.v + c0, ldv,
                                      acc, *den, !it->sums.folded, dst + c0);
-        rows_out_done(call->o, it->b, tokens[i].h, it->t, 1, plan->dv, room + r->rows);
+        rows_out_done(plan, call->o, it->b, tokens[i].h, it->t, 1, c0, c0 + width, room + r->rows);
         if (it->sums.folded) {
             acc += ldv;
             den++;
@@ -184,15 +184,13 @@ static void token_task(const struct tsa_call *call, T *room, size_t index)
     token_items(call, room, items, count);
 }
 
-/* Parts of the value columns, each a task, where a few large states leave threads idle. Values of
- * other types are not split: their rows are converted whole. */
+/* Parts of the value columns, each a task, where a few large states leave threads idle. */
 static size_t column_parts(const struct tsa_call *call)
 {
     const struct tsa_plan *plan = call->plan;
     const size_t items = call->batch * plan->kv_heads, unit = TSA_ALIGN / sizeof(T);
     const size_t columns = plan->layout.ldv / unit, share = call->team.threads / items;
-    if (plan->crowded || call->o->dtype != TSA_DTYPE ||
-        plan->mono.total * plan->layout.ldv * sizeof(T) < TSA_SPLIT_BYTES)
+    if (plan->crowded || plan->mono.total * plan->layout.ldv * sizeof(T) < TSA_SPLIT_BYTES)
         return 1;
     return share < columns ? (share > 1 ? share : 1) : columns;
 }

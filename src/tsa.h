@@ -76,12 +76,15 @@ enum tsa_status {
     TSA_EIO = -8           /**< reserved for state files: no call of this version returns it */
 };
 
-/** Element types. Plans compute in TSA_F32 or TSA_F64; tensors may hold either. */
+/** Element types. Plans compute in TSA_F32 or TSA_F64; each tensor of a call may hold any type. An
+ *  input is converted to the type of the plan, which holds every f32, bf16 and f16 exactly. An
+ *  output is rounded once from the type of the plan, to nearest, ties to even: what is too small to
+ *  be normal becomes subnormal, what is too large infinite, and a NaN the canonical quiet one. */
 enum tsa_dtype {
     TSA_F32 = 1,
     TSA_F64 = 2,
-    TSA_BF16 = 3, /**< not in this version: TSA_EUNSUPPORTED */
-    TSA_F16 = 4   /**< not in this version: TSA_EUNSUPPORTED */
+    TSA_BF16 = 3, /**< tensors only: the upper half of an f32; NaN is 0x7fc0 */
+    TSA_F16 = 4   /**< tensors only: IEEE binary16; NaN is 0x7e00 */
 };
 
 /** What is done to each row of q and k before use. */
@@ -387,11 +390,10 @@ TSA_API void tsa_workspace_destroy(struct tsa_workspace *ws);
  *      q [batch][heads][tokens][head_dim]       k [batch][kv_heads][tokens][head_dim]
  *      v [batch][kv_heads][tokens][value_dim]   o [batch][heads][tokens][value_dim]
  *
- *  any dtype of this version each. Writes the states, which must be distinct. ws may be NULL:
- *  scratch is then allocated for this call. 0 tokens or batch 0: no-op, after the checks that need
- *  no rows. TSA_EINVAL, TSA_EUNSUPPORTED (dtype of a tensor), TSA_EFORMAT, TSA_EMISMATCH,
- *  TSA_ENONFINITE, TSA_EOVERFLOW, TSA_ENOMEM (argument ws: scratch for this call).
- *  Thread-safe for distinct states, outputs and workspaces. */
+ *  each of any dtype. Writes the states, which must be distinct. ws may be NULL: scratch is then
+ *  allocated for this call. 0 tokens or batch 0: no-op, after the checks that need no rows.
+ *  TSA_EINVAL, TSA_EFORMAT, TSA_EMISMATCH, TSA_ENONFINITE, TSA_EOVERFLOW, TSA_ENOMEM (argument ws:
+ *  scratch for this call). Thread-safe for distinct states, outputs and workspaces. */
 TSA_API enum tsa_status tsa_prefill(const struct tsa_plan *plan, struct tsa_state *const *states,
                                     size_t batch, size_t layer, size_t tokens,
                                     const struct tsa_tensor *q, const struct tsa_tensor *k,
@@ -496,8 +498,8 @@ TSA_API enum tsa_status tsa_query(const struct tsa_plan *plan,
  *  temperature is 2 or more, scores are bounded and need no maximum, by a property of the plan;
  *  else exp is SLEEF's (on x86 without FMA another one, with other bits), with a running maximum,
  *  right for any scores. The plan's terms, coefficients and chunk play no part. 0 queries or batch
- *  0: no-op, as in tsa_prefill(). TSA_EINVAL, TSA_EUNSUPPORTED, TSA_ENONFINITE, TSA_ENOMEM.
- *  Thread-safe for distinct outputs and workspaces. */
+ *  0: no-op, as in tsa_prefill(). TSA_EINVAL, TSA_ENONFINITE, TSA_ENOMEM. Thread-safe for distinct
+ *  outputs and workspaces. */
 TSA_API enum tsa_status tsa_softmax(const struct tsa_plan *plan, size_t batch, size_t queries,
                                     size_t keys, int causal, const struct tsa_tensor *q,
                                     const struct tsa_tensor *k, const struct tsa_tensor *v,

@@ -115,9 +115,12 @@ done
 refused 2 '--temperature: ' --temperature 1e-320
 refused 2 "--normalize: 'L2' found; wanted l2 or none" --normalize L2
 refused 2 "--method: 'exact' found; wanted taylor or softmax" --method exact
-refused 2 "--dtype: 'f8' found; wanted f32 or f64" --dtype f8
-refused 2 '--dtype: bf16 is not in this version' --dtype bf16
-refused 2 '--dtype: f16 is not in this version' --dtype f16
+for value in f8 bf 16 f16x ''; do
+    refused 2 "--dtype: '$value' found; wanted f32, f64, bf16 or f16" --dtype "$value"
+done
+for value in bf16 f16; do
+    fails 2 "--dtype: '$value' found; wanted f32 or f64" size --head-dim 16 --dtype $value
+done
 refused 2 '--coefficients: sphere is not in this version' --coefficients sphere
 refused 2 '--coefficients: minimax is not in this version' --coefficients minimax
 for value in tailor 1,,2 '1,' '' 1,x 1,nan; do
@@ -196,8 +199,8 @@ printf '\223NUMPY\001\001\001\000{' >x.npy; file 'version 1.1 found'
 printf '\223NUMPY\001\000\001' >x.npy; file 'head cut short'
 printf '\223NUMPY\001\000\100\000{' >x.npy; file 'head cut short: 1 of 64'
 printf '\223NUMPY\002\000\377\377\377\377{' >x.npy; file 'head of 4294967295 bytes found'
-for type in '>f4' '=f4' '|f4' '<f2' '<i4' '<c8' '|b1' '|S4' 'f4' ''; do
-    dict "dtype '$type' found; wanted '<f4' or '<f8'" \
+for type in '>f4' '=f4' '|f4' '<f1' '>f2' '<i2' '>u2' '<i4' '<c8' '|b1' '|S4' 'f4' ''; do
+    dict "dtype '$type' found; wanted '<f4', '<f8', '<f2', or '<u2' for bf16" \
         "{'descr': '$type', 'fortran_order': False, 'shape': (2, 3)}"
 done
 dict 'structured' "{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (2, 3)}"
@@ -307,6 +310,8 @@ for sub in '' attend size info demo; do
     prints '^tsa [0-9]*\.[0-9]*\.[0-9]*' $sub --version
 done
 
+number() { sed -n "s/.*\"$1\": \([-0-9.e]*\).*/\1/p" ../out; }
+less() { check "$1: $2 < $3" awk "BEGIN { exit !($2 + 0 < $3 + 0) }"; }
 same() { check "$1" cmp "$2" "$3"; }
 attend; mv o.npy whole.npy
 for option in '--step 1' '--step 7' '--step 64' '--step 1000' '--step 0' '--threads 1' \
@@ -349,6 +354,50 @@ works attend -q q8.npy -k k8.npy -v v.npy -o o.npy
 same 'types may differ; f64 as the queries' o.npy wide.npy
 works attend -q q.npy -k k8.npy -v v.npy -o o.npy
 same 'f32 as the queries' o.npy whole.npy
+# bf16 and f16: the bits of the same numbers in f32, the output rounded.
+for type in f2:f16 u2:bf16; do
+    name=${type#*:} type=${type%:*}
+    for x in q k v; do
+        "$NPY_TOOL" convert $x.npy $type half_$x.npy
+        "$NPY_TOOL" convert half_$x.npy f4 wide_$x.npy
+    done
+    half() { works attend -q half_q.npy -k half_k.npy -v half_v.npy -o o.npy --dtype $name "$@"; }
+    for option in '' '--step 1' '--step 9 --threads 3' '--method softmax' \
+        '--noncausal --step 7' '--report'; do
+        # shellcheck disable=SC2086
+        works attend -q wide_q.npy -k wide_k.npy -v wide_v.npy -o wide_o.npy $option
+        "$NPY_TOOL" convert wide_o.npy $type want.npy
+        # shellcheck disable=SC2086
+        half $option
+        check "$name $option, type of the output" grep -q "'<$type'" o.npy
+        tail -c 7840 o.npy >data1; tail -c 7840 want.npy >data2
+        same "$name $option" data1 data2
+    done
+    check "$name, size of the output" test "$(wc -c <o.npy)" -eq $((128 + 7840))
+    half --compare --json
+    less "$name, distance from softmax" "$(number relative_l2)" 0.02
+    prints "\"dtype\": \"$name\"" attend -q half_q.npy -k half_k.npy -v half_v.npy -o o.npy \
+        --dtype $name --json
+    works attend -q half_q.npy -k wide_k.npy -v half_v.npy -o o.npy --dtype $name
+    tail -c 7840 o.npy >data1; half; tail -c 7840 o.npy >data2
+    same "$name and f32" data1 data2
+    works attend -q wide_q.npy -k wide_k.npy -v wide_v.npy -o o.npy --dtype $name
+    tail -c 7840 o.npy >data1; same "f32 to $name" data1 data2
+    cp half_v.npy x.npy; "$NPY_TOOL" poke x.npy 16 inf
+    fails 1 'x.npy: .*not finite.* head 0, token 2, column 2' attend -q half_q.npy \
+        -k half_k.npy -v x.npy -o o.npy --dtype $name
+done
+u2="dtype '<u2' found; if it holds bf16, say --dtype bf16"
+for option in '' '--dtype f32' '--dtype f64' '--dtype f16'; do
+    # shellcheck disable=SC2086
+    fails 1 "half_k.npy: $u2" attend -q q.npy -k half_k.npy -v v.npy -o o.npy $option
+done
+fails 1 "half_q.npy: $u2" attend -q half_q.npy -k half_k.npy -v half_v.npy -o o.npy
+"$NPY_TOOL" convert q.npy f2 x.npy
+works attend -q x.npy -k k.npy -v v.npy -o o.npy
+check 'f16 as the queries' grep -q "'<f2'" o.npy
+works attend -q x.npy -k k.npy -v v.npy -o o.npy --dtype f64
+check 'f64 of f16' grep -q "'<f8'" o.npy
 for version in 1 2 3; do
     head x.npy $version "{'shape':(3,2L,), \"fortran_order\" : False , 'descr':'<f4' , }  " 24
     works attend -q x.npy -k x.npy -v x.npy -o o.npy
@@ -373,8 +422,6 @@ works attend --noncausal -q x.npy -k z.npy -v z.npy -o o.npy
 check 'no queries' grep -q "'shape': (0, 5), }" o.npy
 
 # Softmax, which the series approaches; each term divides the error.
-number() { sed -n "s/.*\"$1\": \([-0-9.e]*\).*/\1/p" ../out; }
-less() { check "$1: $2 < $3" awk "BEGIN { exit !($2 + 0 < $3 + 0) }"; }
 last=1
 for terms in 2 3 4 5 6 7 8; do
     attend --terms $terms --compare --json --dtype f64

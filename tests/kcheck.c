@@ -267,33 +267,48 @@ bool kc_keep(struct kc *kc)
 
 /* -- arrays -------------------------------------------------------------------------------- */
 
-static void put(const struct kc *kc, unsigned char *array, size_t element, uint64_t bits)
+static void put(size_t elem, unsigned char *array, size_t element, uint64_t bits)
 {
     uint32_t narrow = (uint32_t)bits;
+    uint16_t half = (uint16_t)bits;
 
-    if (kc->elem == 8)
-        memcpy(array + element * 8, &bits, 8);
-    else
-        memcpy(array + element * 4, &narrow, 4);
+    memcpy(array + element * elem,
+           elem == 8   ? (const void *)&bits
+           : elem == 4 ? (const void *)&narrow
+                       : (const void *)&half,
+           elem);
 }
 
-static uint64_t get(const struct kc *kc, const unsigned char *array, size_t element)
+static uint64_t get(size_t elem, const unsigned char *array, size_t element)
 {
     uint64_t wide;
     uint32_t narrow;
+    uint16_t half;
 
-    if (kc->elem == 8) {
-        memcpy(&wide, array + element * 8, 8);
+    switch (elem) {
+    case 8:
+        memcpy(&wide, array + element * elem, elem);
         return wide;
+    case 4:
+        memcpy(&narrow, array + element * elem, elem);
+        return narrow;
+    default:
+        memcpy(&half, array + element * elem, elem);
+        return half;
     }
-    memcpy(&narrow, array + element * 4, 4);
-    return narrow;
 }
 
-static struct kc_array *place(struct kc *kc, const char *name, size_t elements, size_t align)
+/* The poison of the case; its upper bits are a NaN or an infinity of two bytes. */
+static uint64_t poison_of(const struct kc *kc, size_t elem)
+{
+    return elem == 2 ? kc->poison >> (8 * kc->elem - 16) : kc->poison;
+}
+
+static struct kc_array *place(struct kc *kc, const char *name, size_t elements, size_t elem,
+                              size_t align)
 {
     struct kc_array *a;
-    size_t bytes = elements * kc->elem, room = (bytes + align - 1) / align * align;
+    size_t bytes = elements * elem, room = (bytes + align - 1) / align * align;
     unsigned char *low, *high;
 
     if (kc->arrays == KC_MAX_ARRAYS || room + 16 * kc->elem > SLOT_BYTES)
@@ -301,6 +316,7 @@ static struct kc_array *place(struct kc *kc, const char *name, size_t elements, 
     a = &kc->array[kc->arrays];
     memset(a, 0, sizeof *a);
     a->name = name;
+    a->elem = elem;
     a->elements = elements;
     a->want = slots[kc->arrays].want;
     a->before = slots[kc->arrays].before;
@@ -308,20 +324,20 @@ static struct kc_array *place(struct kc *kc, const char *name, size_t elements, 
     high = low + SLOT_BYTES;
     a->data = kc->guard_after ? high - room : low;
     if (!kc->guard_after && align < TSA_ALIGN && kc_chance(kc, 60))
-        a->data += kc_between(kc, 0, 15) * kc->elem;
+        a->data += kc_between(kc, 0, 15) * align;
     a->low = a->data - low > CANARY_BYTES ? a->data - CANARY_BYTES : low;
     a->high = high - (a->data + bytes) > CANARY_BYTES ? a->data + bytes + CANARY_BYTES : high;
     memset(a->low, CANARY, (size_t)(a->data - a->low));
     memset(a->data + bytes, CANARY, (size_t)(a->high - (a->data + bytes)));
     for (size_t i = 0; i < elements; i++)
-        put(kc, a->data, i, kc->poison);
+        put(elem, a->data, i, poison_of(kc, elem));
     kc->arrays++;
     return a;
 }
 
 struct kc_array *kc_scratch(struct kc *kc, const char *name, size_t rows, size_t cols, size_t ld)
 {
-    struct kc_array *a = place(kc, name, rows * ld, TSA_ALIGN);
+    struct kc_array *a = place(kc, name, rows * ld, kc->elem, TSA_ALIGN);
 
     a->rows = rows;
     a->cols = cols;
@@ -329,18 +345,30 @@ struct kc_array *kc_scratch(struct kc *kc, const char *name, size_t rows, size_t
     return a;
 }
 
-struct kc_array *kc_user(struct kc *kc, const char *name, size_t rows, size_t cols,
-                         ptrdiff_t stride)
+static struct kc_array *user(struct kc *kc, const char *name, size_t rows, size_t cols,
+                             ptrdiff_t stride, size_t elem, size_t align)
 {
     size_t step = (size_t)(stride < 0 ? -stride : stride);
     struct kc_array *a =
-        place(kc, name, rows == 0 || cols == 0 ? 0 : (rows - 1) * step + cols, kc->elem);
+        place(kc, name, rows == 0 || cols == 0 ? 0 : (rows - 1) * step + cols, elem, align);
 
     a->rows = rows;
     a->cols = cols;
     a->ld = stride;
     a->origin = stride < 0 && a->elements != 0 ? (rows - 1) * step : 0;
     return a;
+}
+
+struct kc_array *kc_user(struct kc *kc, const char *name, size_t rows, size_t cols,
+                         ptrdiff_t stride)
+{
+    return user(kc, name, rows, cols, stride, kc->elem, kc->elem);
+}
+
+struct kc_array *kc_half(struct kc *kc, const char *name, size_t rows, size_t cols,
+                         ptrdiff_t stride)
+{
+    return user(kc, name, rows, cols, stride, 2, 1);
 }
 
 void kc_fill(struct kc *kc, struct kc_array *a, enum kc_data kind)
@@ -353,7 +381,7 @@ void kc_fill(struct kc *kc, struct kc_array *a, enum kc_data kind)
         for (size_t c = 0; c < a->cols; c++) {
             ptrdiff_t at = (ptrdiff_t)a->origin + (ptrdiff_t)r * a->ld + (ptrdiff_t)c;
 
-            put(kc, a->data, (size_t)at, kc_element(kc, kind, r + c, base));
+            put(a->elem, a->data, (size_t)at, kc_element(kc, kind, r + c, base));
         }
 }
 
@@ -362,21 +390,23 @@ void kc_freeze(struct kc *kc)
     for (size_t i = 0; i < kc->arrays; i++) {
         struct kc_array *a = &kc->array[i];
 
-        memcpy(a->want, a->data, a->elements * kc->elem);
-        memcpy(a->before, a->data, a->elements * kc->elem);
+        memcpy(a->want, a->data, a->elements * a->elem);
+        memcpy(a->before, a->data, a->elements * a->elem);
     }
 }
 
-static bool is_nan(const struct kc *kc, uint64_t bits)
+/* Of T; those of two bytes are always canonical. */
+static bool is_nan(size_t elem, uint64_t bits)
 {
-    if (kc->elem == 8)
+    if (elem == 8)
         return (bits & INT64_MAX) > UINT64_C(0x7ff0000000000000);
-    return (bits & INT32_MAX) > UINT64_C(0x7f800000);
+    return elem == 4 && (bits & INT32_MAX) > UINT64_C(0x7f800000);
 }
 
 static void compare(struct kc *kc, const struct kc_array *a)
 {
-    size_t bytes = a->elements * kc->elem;
+    const size_t bytes = a->elements * a->elem;
+    const uint64_t poison = poison_of(kc, a->elem);
 
     for (const unsigned char *p = a->low; p < a->data; p++)
         if (*p != CANARY)
@@ -387,7 +417,7 @@ static void compare(struct kc *kc, const struct kc_array *a)
     if (memcmp(a->data, a->want, bytes) == 0)
         return;
     for (size_t i = 0; i < a->elements; i++) {
-        uint64_t got = get(kc, a->data, i), want = get(kc, a->want, i);
+        uint64_t got = get(a->elem, a->data, i), want = get(a->elem, a->want, i);
         size_t step = (size_t)(a->ld < 0 ? -a->ld : a->ld), row = i, col = 0;
 
         if (got == want)
@@ -400,13 +430,13 @@ static void compare(struct kc *kc, const struct kc_array *a)
             continue;
         if (a->given != 0 && row >= a->given)
             continue;
-        if (!a->canonical && got != kc->poison && is_nan(kc, got) && is_nan(kc, want))
+        if (!a->canonical && got != poison && is_nan(a->elem, got) && is_nan(a->elem, want))
             continue;
         kc_fail(kc,
                 "%s[%zu][%zu] (%zu rows of %zu, ld %td): got 0x%0*" PRIx64
                 ", the model has 0x%0*" PRIx64 "%s",
-                a->name, row, col, a->rows, a->cols, a->ld, (int)kc->elem * 2, got,
-                (int)kc->elem * 2, want, got == kc->poison ? " (poison: unwritten or leaked)" : "");
+                a->name, row, col, a->rows, a->cols, a->ld, (int)a->elem * 2, got, (int)a->elem * 2,
+                want, got == poison ? " (poison: unwritten or leaked)" : "");
     }
 }
 

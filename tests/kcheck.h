@@ -42,6 +42,7 @@ struct kc_array {
     const char *name;
     unsigned char *data, *want, *before;
     unsigned char *low, *high; /* the accessible bytes around data */
+    size_t elem;               /* bytes of an element */
     size_t elements, origin;   /* all elements; the one of row 0, column 0 */
     size_t rows, cols;
     ptrdiff_t ld;
@@ -55,7 +56,7 @@ enum { KC_MAX_ARRAYS = 12 };
 struct kc {
     const char *kernel;
     const struct tsa_isa *isa;
-    size_t elem;          /* bytes of an element */
+    size_t elem;          /* bytes of an element of T */
     uint64_t seed, state; /* of the run; of the generator now */
     uint64_t poison;      /* bits of the poison of this case */
     bool guard_after;     /* this case: arrays end at the guard page, else they start at it */
@@ -84,6 +85,9 @@ void kc_fail(struct kc *kc, const char *format, ...) KC_PRINTF(2, 3) KC_NORETURN
  * the stride may be 0 or negative. Both start poisoned. */
 struct kc_array *kc_scratch(struct kc *kc, const char *name, size_t rows, size_t cols, size_t ld);
 struct kc_array *kc_user(struct kc *kc, const char *name, size_t rows, size_t cols,
+                         ptrdiff_t stride);
+/* User memory of two-byte elements, at any byte. kc_fill() is not for these. */
+struct kc_array *kc_half(struct kc *kc, const char *name, size_t rows, size_t cols,
                          ptrdiff_t stride);
 void kc_fill(struct kc *kc, struct kc_array *a, enum kc_data kind);
 

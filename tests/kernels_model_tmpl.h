@@ -66,6 +66,50 @@ static void model_pack_v(size_t rows, size_t width, const T *src, ptrdiff_t stri
             out[r * (size_t)ldo + c] = c < width ? src[(ptrdiff_t)r * stride + (ptrdiff_t)c] : 0;
 }
 
+/* Halves at any byte. */
+static uint16_t model_half(const void *src, ptrdiff_t i)
+{
+    uint16_t bits;
+
+    memcpy(&bits, (const char *)src + 2 * i, sizeof bits);
+    return bits;
+}
+
+static void model_load_half(size_t rows, size_t width, const void *src, ptrdiff_t stride, int f16,
+                            T *out, ptrdiff_t ldo)
+{
+    for (size_t r = 0; r < rows; r++)
+        for (size_t c = 0; c < width; c++)
+            out[r * (size_t)ldo + c] =
+                (T)half_value(model_half(src, (ptrdiff_t)r * stride + (ptrdiff_t)c), f16);
+}
+
+static void model_store_half(size_t rows, size_t width, const T *in, ptrdiff_t ldi, int f16,
+                             void *dst, ptrdiff_t stride)
+{
+    for (size_t r = 0; r < rows; r++)
+        for (size_t c = 0; c < width; c++) {
+            const uint16_t bits = half_nearest(in[r * (size_t)ldi + c], f16);
+
+            memcpy((char *)dst + 2 * ((ptrdiff_t)r * stride + (ptrdiff_t)c), &bits, sizeof bits);
+        }
+}
+
+static T model_absmax_half(size_t rows, size_t width, const void *src, ptrdiff_t stride, int f16)
+{
+    T most = 0;
+
+    for (size_t r = 0; r < rows; r++)
+        for (size_t c = 0; c < width; c++) {
+            T x = (T)half_value(model_half(src, (ptrdiff_t)r * stride + (ptrdiff_t)c), f16);
+
+            if (x != x)
+                return x;
+            most = FABS(x) > most ? FABS(x) : most;
+        }
+    return most;
+}
+
 /* Monomial f of the variables x[0], x[step], ...: x_i1 * (x_i2 * (... x_im)), 1 for degree 0. */
 static T monomial(size_t f, const T *x, size_t step)
 {

@@ -5,6 +5,7 @@
 
 #include "kernels_model_tmpl.h"
 #include "kernels_rows_tmpl.h"
+#include "kernels_half_tmpl.h"
 #include "kernels_features_tmpl.h"
 #include "kernels_state_tmpl.h"
 #include "kernels_window_tmpl.h"

@@ -11,6 +11,7 @@
 #endif
 #include <sleef.h>
 
+#include "half_model.h"
 #include "kcheck.h"
 
 #if TEST_F64
@@ -24,6 +25,8 @@
 #define U 0x1p-53L
 #define TINY 0x1p-1074L
 #define LARGEST ((REAL)DBL_MAX)
+#define T_FRACTION 52
+#define NEXT nextafter
 #define E_CLAMP 1022
 #define FMA(a, b, c) fma(a, b, c)
 #define FABS fabs
@@ -48,6 +51,8 @@
 #define U 0x1p-24
 #define TINY 0x1p-149
 #define LARGEST ((REAL)FLT_MAX)
+#define T_FRACTION 23
+#define NEXT nextafterf
 #define E_CLAMP 126
 #define FMA(a, b, c) fmaf(a, b, c)
 #define FABS fabsf

@@ -7,8 +7,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "half_model.h"
+
+/* As NumPy calls them; u2 are bf16 here. */
+enum type { F4, F8, F2, U2 };
+static const char *const names[] = {"f4", "f8", "f2", "u2"};
+static const size_t sizes[] = {4, 8, 2, 2};
+
 struct array {
-    int wide; /* f8, not f4 */
+    enum type type;
     size_t rank, shape[8], count;
     double *x;
 };
@@ -17,6 +24,44 @@ static void die(const char *what, const char *path)
 {
     fprintf(stderr, "npy_tool: %s: %s\n", path, what);
     exit(2);
+}
+
+static enum type type_of(const char *name)
+{
+    for (enum type type = F4; type <= U2; type++)
+        if (strcmp(name, names[type]) == 0)
+            return type;
+    die("no type", name);
+    return F4;
+}
+
+static double get(const unsigned char *bytes, enum type type)
+{
+    double wide;
+    float narrow;
+    uint16_t half;
+    switch (type) {
+    case F8:
+        memcpy(&wide, bytes, sizeof wide);
+        return wide;
+    case F4:
+        memcpy(&narrow, bytes, sizeof narrow);
+        return narrow;
+    default:
+        memcpy(&half, bytes, sizeof half);
+        return half_value(half, type == F2);
+    }
+}
+
+static void put(unsigned char *bytes, enum type type, double x)
+{
+    const float narrow = (float)x;
+    const uint16_t half = half_nearest(x, type == F2);
+    memcpy(bytes,
+           type == F8   ? (const void *)&x
+           : type == F4 ? (const void *)&narrow
+                        : &half,
+           sizes[type]);
 }
 
 static struct array load(const char *path)
@@ -30,7 +75,9 @@ static struct array load(const char *path)
     size_t length = start[8] + 256u * start[9];
     if (length >= sizeof head || (10 + length) % 64 != 0 || fread(head, 1, length, file) != length)
         die("head is not aligned or not whole", path);
-    a.wide = strstr(head, "'<f8'") != NULL;
+    const char *descr = strchr(head, '<');
+    const char name[] = {descr ? descr[1] : 0, descr ? descr[2] : 0, 0};
+    a.type = type_of(name);
     const char *at = strchr(head, '(');
     while (at != NULL && *++at != ')') {
         char *end;
@@ -43,11 +90,10 @@ static struct array load(const char *path)
     }
     a.x = calloc(a.count + 1, sizeof *a.x);
     for (size_t i = 0; i < a.count; i++) {
-        float narrow = 0;
-        if (fread(a.wide ? (void *)&a.x[i] : (void *)&narrow, a.wide ? 8 : 4, 1, file) != 1)
+        unsigned char bytes[8];
+        if (fread(bytes, sizes[a.type], 1, file) != 1)
             die("data are cut short", path);
-        if (!a.wide)
-            a.x[i] = narrow;
+        a.x[i] = get(bytes, a.type);
     }
     if (getc(file) != EOF)
         die("bytes after the data", path);
@@ -58,8 +104,8 @@ static struct array load(const char *path)
 static void save(const char *path, const struct array *a)
 {
     char dict[256];
-    int used = snprintf(dict, sizeof dict, "{'descr': '<f%d', 'fortran_order': False, 'shape': (",
-                        a->wide ? 8 : 4);
+    int used = snprintf(dict, sizeof dict, "{'descr': '<%s', 'fortran_order': False, 'shape': (",
+                        names[a->type]);
     for (size_t i = 0; i < a->rank; i++)
         used += snprintf(dict + used, sizeof dict - (size_t)used, "%zu,", a->shape[i]);
     snprintf(dict + used, sizeof dict - (size_t)used, ")}");
@@ -68,17 +114,18 @@ static void save(const char *path, const struct array *a)
         die("cannot be written", path);
     fprintf(file, "\x93NUMPY%c%c%c%c%-117s\n", 1, 0, 118, 0, dict);
     for (size_t i = 0; i < a->count; i++) {
-        float narrow = (float)a->x[i];
-        fwrite(a->wide ? (void *)&a->x[i] : (void *)&narrow, a->wide ? 8 : 4, 1, file);
+        unsigned char bytes[8];
+        put(bytes, a->type, a->x[i]);
+        fwrite(bytes, sizes[a->type], 1, file);
     }
     if (fclose(file) != 0)
         die("cannot be written", path);
 }
 
-/* make FILE f4|f8 SEED SHAPE...: uniform in (-1, 1) */
+/* make FILE TYPE SEED SHAPE...: uniform in (-1, 1) */
 static int make(int argc, char **argv)
 {
-    struct array a = {.wide = strcmp(argv[1], "f8") == 0, .count = 1};
+    struct array a = {.type = type_of(argv[1]), .count = 1};
     uint64_t seed = strtoull(argv[2], NULL, 10) * 1000003u + 1;
     for (int i = 3; i < argc; i++) {
         a.shape[a.rank++] = strtoul(argv[i], NULL, 10);
@@ -103,6 +150,16 @@ static int poke(char **argv)
         die("index beyond the end", argv[0]);
     a.x[i] = strtod(argv[2], NULL);
     save(argv[0], &a);
+    free(a.x);
+    return 0;
+}
+
+/* convert FILE TYPE TO: rounded once */
+static int convert(char **argv)
+{
+    struct array a = load(argv[0]);
+    a.type = type_of(argv[1]);
+    save(argv[2], &a);
     free(a.x);
     return 0;
 }
@@ -139,9 +196,12 @@ int main(int argc, char **argv)
         return make(argc - 2, argv + 2);
     if (strcmp(word, "poke") == 0 && argc == 5)
         return poke(argv + 2);
+    if (strcmp(word, "convert") == 0 && argc == 5)
+        return convert(argv + 2);
     if (strcmp(word, "compare") == 0 && argc == 5)
         return compare(argv + 2);
-    fprintf(stderr, "usage: npy_tool make FILE f4|f8 SEED SHAPE... | poke FILE INDEX VALUE | "
-                    "compare FILE TRUTH TOLERANCE\n");
+    fprintf(stderr, "usage: npy_tool make FILE TYPE SEED SHAPE... | poke FILE INDEX VALUE | "
+                    "convert FILE TYPE TO | compare FILE TRUTH TOLERANCE\n"
+                    "types: f4, f8, f2, u2 (bf16)\n");
     return 2;
 }

@@ -8,6 +8,7 @@
 #include <omp.h>
 #endif
 
+#include "half_model.h"
 #include "support.h"
 
 #define PATTERN 0xa5
@@ -89,13 +90,18 @@ double rng_normal(struct rng *r)
 
 size_t dtype_size(enum tsa_dtype dtype)
 {
-    return dtype == TSA_F32 ? sizeof(float) : sizeof(double);
+    return dtype == TSA_F64 ? sizeof(double) : dtype == TSA_F32 ? sizeof(float) : 2;
 }
 
 double get(const void *data, enum tsa_dtype dtype, size_t i)
 {
+    uint16_t half;
     float narrow;
     double wide;
+    if (dtype == TSA_BF16 || dtype == TSA_F16) {
+        memcpy(&half, (const char *)data + i * sizeof half, sizeof half);
+        return half_value(half, dtype == TSA_F16);
+    }
     if (dtype == TSA_F64) {
         memcpy(&wide, (const char *)data + i * sizeof wide, sizeof wide);
         return wide;
@@ -107,7 +113,10 @@ double get(const void *data, enum tsa_dtype dtype, size_t i)
 void put(void *data, enum tsa_dtype dtype, size_t i, double x)
 {
     const float narrow = (float)x;
-    if (dtype == TSA_F64)
+    if (dtype == TSA_BF16 || dtype == TSA_F16) {
+        const uint16_t half = half_nearest(x, dtype == TSA_F16);
+        memcpy((char *)data + i * sizeof half, &half, sizeof half);
+    } else if (dtype == TSA_F64)
         memcpy((char *)data + i * sizeof x, &x, sizeof x);
     else
         memcpy((char *)data + i * sizeof narrow, &narrow, sizeof narrow);
@@ -147,7 +156,7 @@ void strided_make(struct strided *s, enum layout layout, enum tsa_dtype dtype, s
 {
     const ptrdiff_t n = (ptrdiff_t)tokens, h = (ptrdiff_t)heads, b = (ptrdiff_t)batch;
     const ptrdiff_t w = (ptrdiff_t)width;
-    const size_t e = dtype_size(dtype), skew = e;
+    const size_t e = dtype_size(dtype), skew = e == 2 ? 1 : e;
     struct tsa_tensor t = { 0 };
     ptrdiff_t origin = 0;
     t.dtype = dtype;

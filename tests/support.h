@@ -55,7 +55,7 @@ enum layout {
     LAYOUT_BNHD,     /* [batch][token][head][width] */
     LAYOUT_GAPS,     /* BHND with unused elements after every row, head and sequence */
     LAYOUT_NEGATIVE, /* BHND with all three strides negative */
-    LAYOUT_SKEW,     /* [head][token][batch][width], one element off any vector */
+    LAYOUT_SKEW,     /* [head][token][batch][width], off any vector: an element, halves a byte */
     LAYOUTS
 };
 

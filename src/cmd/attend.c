@@ -35,7 +35,7 @@ void attend_plan_options(const struct attend *a, struct tsa_options *options)
     options->heads = a->heads;
     options->kv_heads = a->kv_heads;
     options->chunk = o->chunk;
-    options->dtype = o->dtype;
+    options->dtype = o->dtype == TSA_F64 ? TSA_F64 : TSA_F32;
     options->normalize = o->normalize;
     options->temperature = o->temperature;
     options->coefficients = o->coefficient_count > 0 ? o->coefficients : NULL;
@@ -106,11 +106,6 @@ static int run(const struct attend *a, bool softmax, struct tsa_tensor o, struct
     return CMD_OK;
 }
 
-static double element(const void *data, enum tsa_dtype dtype, size_t i)
-{
-    return dtype == TSA_F64 ? ((const double *)data)[i] : ((const float *)data)[i];
-}
-
 static int compare(const struct attend *a, struct results *results)
 {
     void *exact = malloc(a->out_bytes > 0 ? a->out_bytes : 1);
@@ -122,8 +117,8 @@ static int compare(const struct attend *a, struct results *results)
     double square = 0, difference = 0;
     size_t elements = a->out_bytes / cmd_dtype_size(a->options.dtype);
     for (size_t i = 0; code == CMD_OK && i < elements; i++) {
-        double want = element(exact, a->options.dtype, i);
-        double delta = element(a->out, a->options.dtype, i) - want;
+        double want = npy_element(exact, a->options.dtype, i);
+        double delta = npy_element(a->out, a->options.dtype, i) - want;
         square += want * want;
         difference += delta * delta;
         /* Unlike fmax(), this keeps a NaN. */

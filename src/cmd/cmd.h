@@ -53,6 +53,8 @@ bool cmd_parse_size(const char *option, const char *text, size_t low, size_t hig
 bool cmd_parse_double(const char *option, const char *text, bool positive, double *value);
 /* The arithmetic: f32 or f64. */
 bool cmd_parse_dtype(const char *option, const char *text, enum tsa_dtype *value);
+/* What a tensor holds: also bf16 or f16. */
+bool cmd_parse_element(const char *option, const char *text, enum tsa_dtype *value);
 /* A number of threads, 0 for the machine's. */
 bool cmd_parse_threads(const char *option, const char *text, int *value);
 /* An instruction set that is built and usable here. */

@@ -135,14 +135,23 @@ bool cmd_parse_dtype(const char *option, const char *text, enum tsa_dtype *value
         *value = TSA_F32;
     } else if (strcmp(text, "f64") == 0) {
         *value = TSA_F64;
-    } else if (strcmp(text, "bf16") == 0 || strcmp(text, "f16") == 0) {
-        cmd_usage("%s: %s is not in this version; f32 and f64 are", option, text);
-        return false;
     } else {
         cmd_usage("%s: '%s' found; wanted f32 or f64", option, text);
         return false;
     }
     return true;
+}
+
+bool cmd_parse_element(const char *option, const char *text, enum tsa_dtype *value)
+{
+    static const enum tsa_dtype all[] = {TSA_F32, TSA_F64, TSA_BF16, TSA_F16};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        if (strcmp(text, cmd_dtype_name(all[i])) == 0) {
+            *value = all[i];
+            return true;
+        }
+    cmd_usage("%s: '%s' found; wanted f32, f64, bf16 or f16", option, text);
+    return false;
 }
 
 bool cmd_parse_threads(const char *option, const char *text, int *value)
@@ -250,7 +259,7 @@ const char *cmd_bytes_text(double bytes, char *text)
 
 const char *cmd_dtype_name(enum tsa_dtype dtype)
 {
-    return dtype == TSA_F64 ? "f64" : "f32";
+    return dtype == TSA_F64 ? "f64" : dtype == TSA_BF16 ? "bf16" : dtype == TSA_F16 ? "f16" : "f32";
 }
 
 const char *cmd_compute_name(enum tsa_compute compute, enum tsa_dtype dtype)
@@ -260,7 +269,7 @@ const char *cmd_compute_name(enum tsa_compute compute, enum tsa_dtype dtype)
 
 size_t cmd_dtype_size(enum tsa_dtype dtype)
 {
-    return dtype == TSA_F64 ? sizeof(double) : sizeof(float);
+    return dtype == TSA_F64 ? sizeof(double) : dtype == TSA_F32 ? sizeof(float) : 2;
 }
 
 json_t *cmd_json_number(double x)

@@ -16,8 +16,9 @@ static const char help[] =
     "usage: tsa attend -q Q.npy -k K.npy -v V.npy -o O.npy [options]\n"
     "\n"
     "Attention of the queries Q over the keys K and values V, written to O.\n"
-    "Arrays are [N,D], [H,N,D] or [B,H,N,D], '<f4' or '<f8', in C order. K and V may have\n"
-    "fewer heads than Q: query head h reads key/value head h / (H / kv heads).\n"
+    "Arrays are [N,D], [H,N,D] or [B,H,N,D], '<f4', '<f8', '<f2', or '<u2' that hold bf16, in C\n"
+    "order. K and V may have fewer heads than Q: query head h reads key/value head\n"
+    "h / (H / kv heads).\n"
     "\n"
     "  -q, -k, -v FILE      the inputs\n"
     "  -o FILE              the output; appears only when it is whole\n"
@@ -29,7 +30,8 @@ static const char help[] =
     "                       arithmetic (by the shape)\n"
     "  --noncausal          every query sees every key; their numbers may differ\n"
     "  --method NAME        taylor, or softmax: the exact, quadratic way (taylor)\n"
-    "  --dtype TYPE         arithmetic and output, f32 or f64 (as Q)\n"
+    "  --dtype TYPE         of the output: f32, f64, bf16 or f16 (as Q). The arithmetic is f64\n"
+    "                       for f64, else f32. With bf16, '<u2' files are bf16, and O is one\n"
     "  --step S             feed S tokens a call; the bits are the same (0: all at once)\n"
     "  --threads T          threads (0: what the machine grants; see tsa info)\n"
     "  --isa NAME           instruction set (the best one; see tsa info)\n"
@@ -165,7 +167,7 @@ static bool parse_option(int c, const char *text, struct attend_options *o)
     case OPT_METHOD:
         return parse_word("--method", text, "taylor", "softmax", &o->softmax);
     case OPT_DTYPE:
-        return cmd_parse_dtype("--dtype", text, &o->dtype);
+        return cmd_parse_element("--dtype", text, &o->dtype);
     case OPT_STEP:
         return cmd_parse_size("--step", text, 0, SIZE_MAX, &o->step);
     case OPT_THREADS:
@@ -332,6 +334,9 @@ int attend_load(struct attend *a)
         char text[NPY_TEXT];
         if (!npy_read(files[i].path, files[i].array, text))
             return cmd_fail("%s: %s", files[i].path, text);
+        if (files[i].array->dtype == TSA_BF16 && o->dtype != TSA_BF16)
+            return cmd_fail("%s: dtype '<u2' found; if it holds bf16, say --dtype bf16",
+                            files[i].path);
     }
     if (o->dtype == 0)
         a->options.dtype = a->q.dtype;

@@ -7,6 +7,7 @@
 #include "npy.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -32,6 +33,30 @@ static bool refuse(char *text, const char *format, ...)
     return false;
 }
 
+static const char *descr_of(enum tsa_dtype dtype)
+{
+    return dtype == TSA_F64 ? "<f8" : dtype == TSA_F32 ? "<f4" : dtype == TSA_F16 ? "<f2" : "<u2";
+}
+static size_t element_bytes(enum tsa_dtype dtype)
+{
+    return dtype == TSA_F64 ? 8 : dtype == TSA_F32 ? 4 : 2;
+}
+
+double npy_element(const void *data, enum tsa_dtype dtype, size_t i)
+{
+    if (dtype == TSA_F64)
+        return ((const double *)data)[i];
+    if (dtype == TSA_F32)
+        return ((const float *)data)[i];
+    const uint16_t bits = ((const uint16_t *)data)[i];
+    const int fraction = dtype == TSA_F16 ? 10 : 7, most = dtype == TSA_F16 ? 31 : 255;
+    const int exponent = (bits & 0x7fff) >> fraction, rest = bits & ((1 << fraction) - 1);
+    double x = exponent == most ? rest == 0 ? INFINITY : NAN
+               : exponent == 0  ? ldexp(rest, 1 - most / 2 - fraction)
+                                : ldexp(rest + (1 << fraction), exponent - most / 2 - fraction);
+    return bits & 0x8000 ? -x : x;
+}
+
 const char *npy_shape_text(size_t rank, const size_t *shape, char *text)
 {
     size_t used = (size_t)snprintf(text, NPY_SHAPE_TEXT, "(");
@@ -49,6 +74,7 @@ struct cursor {
     char *text; /* where messages go */
 };
 
+#define WANTED_DTYPE "'<f4', '<f8', '<f2', or '<u2' for bf16"
 #define WANTED_DICT "wanted {'descr': ..., 'fortran_order': ..., 'shape': (...)}"
 
 static void skip_space(struct cursor *c)
@@ -149,16 +175,16 @@ static bool take_shape(struct cursor *c, struct npy *array)
 
 static bool take_descr(struct cursor *c, struct npy *array)
 {
+    static const enum tsa_dtype all[] = {TSA_F32, TSA_F64, TSA_F16, TSA_BF16};
     char descr[32];
     if (!take_string(c, descr, sizeof descr))
-        return refuse(c->text, "structured or malformed dtype found; wanted '<f4' or '<f8'");
-    if (strcmp(descr, "<f4") == 0)
-        array->dtype = TSA_F32;
-    else if (strcmp(descr, "<f8") == 0)
-        array->dtype = TSA_F64;
-    else
-        return refuse(c->text, "dtype '%s' found; wanted '<f4' or '<f8'", descr);
-    return true;
+        return refuse(c->text, "structured or malformed dtype found; wanted " WANTED_DTYPE);
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        if (strcmp(descr, descr_of(all[i])) == 0) {
+            array->dtype = all[i];
+            return true;
+        }
+    return refuse(c->text, "dtype '%s' found; wanted " WANTED_DTYPE, descr);
 }
 
 static bool take_order(struct cursor *c)
@@ -256,7 +282,7 @@ static bool read_head(FILE *stream, struct npy *array, char *text)
 /* Bytes of the data; false if they do not fit. */
 static bool count_bytes(const struct npy *array, size_t *bytes)
 {
-    size_t product = array->dtype == TSA_F64 ? 8 : 4;
+    size_t product = element_bytes(array->dtype);
     /* A length of 0 must not hide that the others overflow: strides are made of them. */
     for (size_t i = 0; i < array->rank; i++) {
         size_t length = array->shape[i] == 0 ? 1 : array->shape[i];
@@ -282,7 +308,7 @@ static bool little_endian(void)
 static bool read_data(FILE *stream, struct npy *array, char *text)
 {
     char shape[NPY_SHAPE_TEXT];
-    const char *descr = array->dtype == TSA_F64 ? "<f8" : "<f4";
+    const char *descr = descr_of(array->dtype);
     size_t found;
     struct stat status;
     npy_shape_text(array->rank, array->shape, shape);
@@ -348,8 +374,8 @@ bool npy_write_head(FILE *stream, enum tsa_dtype dtype, size_t rank, const size_
 {
     char dict[192], text[NPY_SHAPE_TEXT];
     int length =
-        snprintf(dict, sizeof dict, "{'descr': '<f%d', 'fortran_order': False, 'shape': %s, }",
-                 dtype == TSA_F64 ? 8 : 4, npy_shape_text(rank, shape, text));
+        snprintf(dict, sizeof dict, "{'descr': '%s', 'fortran_order': False, 'shape': %s, }",
+                 descr_of(dtype), npy_shape_text(rank, shape, text));
     size_t whole = (sizeof magic + 4 + (size_t)length + 1 + 63) / 64 * 64;
     size_t rest = whole - sizeof magic - 4;
     const unsigned char tail[4] = {1, 0, (unsigned char)(rest & 0xff), (unsigned char)(rest >> 8)};

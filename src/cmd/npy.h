@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* NumPy's .npy files: f4 and f8, little-endian, C order, two to four dimensions. */
+/* NumPy's .npy files: f2, f4, f8, and u2 for bf16, which NumPy does not have; little-endian, C
+ * order, two to four dimensions. */
 #ifndef TSA_NPY_H
 #define TSA_NPY_H
 
@@ -30,6 +31,9 @@ void npy_free(struct npy *array);
 
 /* Write the head of a version 1.0 file; the data follow it at a multiple of 64 bytes. */
 bool npy_write_head(FILE *stream, enum tsa_dtype dtype, size_t rank, const size_t *shape);
+
+/* Element i of data of any type. */
+double npy_element(const void *data, enum tsa_dtype dtype, size_t i);
 
 /* (5, 8, 384, 8) as text of NPY_SHAPE_TEXT bytes. */
 const char *npy_shape_text(size_t rank, const size_t *shape, char *text);

@@ -14,17 +14,12 @@
 #include "attend.h"
 #include "cmd.h"
 
-static double element(const struct tsa_tensor *t, ptrdiff_t i)
-{
-    return t->dtype == TSA_F64 ? ((const double *)t->data)[i] : ((const float *)t->data)[i];
-}
-
 /* Length of a row after normalisation. */
 static double row_norm(const struct attend *a, const struct tsa_tensor *t, ptrdiff_t at)
 {
     double norm = 0;
     for (size_t c = 0; c < a->head_dim; c++)
-        norm = hypot(norm, element(t, at + (ptrdiff_t)c));
+        norm = hypot(norm, npy_element(t->data, t->dtype, (size_t)at + c));
     return a->options.normalize == TSA_NORMALIZE_L2 && norm > 0 ? 1 : norm;
 }
 
