@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <check.h>
+
 #include "model.h"
 
 static size_t elem(const struct model *m)
@@ -63,6 +65,12 @@ void model_init(struct model *m)
         } while (next_tuple(m->d, degree, tuple));
     }
     m->start[m->terms] = f;
+    m->high = f;
+}
+
+void model_mix(struct model *m, size_t exact_degrees)
+{
+    m->high = m->start[exact_degrees < m->terms ? exact_degrees : m->terms];
 }
 
 void model_clear(struct model *m)
@@ -109,10 +117,41 @@ void model_head_copy(const struct model *m, struct model_head *dst, const struct
     memcpy(dst->ones_lo, src->ones_lo, m->features * elem(m));
 }
 
+float model_bf16(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    const uint32_t magnitude = bits & 0x7fffffffu, rest = bits & 0xffffu;
+    if (magnitude > 0x7f800000u)
+        return NAN;
+    bits -= rest;
+    if (magnitude < 0x00800000u)
+        bits &= 0x80000000u;
+    else if (rest > 0x8000u || (rest == 0x8000u && (bits & 0x10000u) != 0))
+        bits += 0x10000u;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* fma of bf16 operands. */
+static float model_step(float a, float b, float acc)
+{
+    const float sum = fmaf(model_bf16(a), model_bf16(b), acc);
+    if (fpclassify(sum) == FP_SUBNORMAL)
+        ck_abort_msg("the data lead to a subnormal sum, %a", (double)sum);
+    return sum;
+}
+
+float model_dot(float a0, float b0, float a1, float b1, float acc)
+{
+    return model_step(a0, b0, model_step(a1, b1, acc));
+}
+
 #define T float
 #define UINT uint32_t
 #define FN(name) name##_f32
 #define FMA fmaf
+#define DOT model_dot
 #define SQRT sqrtf
 #define EMAX 126
 #define QNAN 0x7fc00000u
@@ -121,6 +160,7 @@ void model_head_copy(const struct model *m, struct model_head *dst, const struct
 #undef UINT
 #undef FN
 #undef FMA
+#undef DOT
 #undef SQRT
 #undef EMAX
 #undef QNAN
@@ -128,6 +168,7 @@ void model_head_copy(const struct model *m, struct model_head *dst, const struct
 #define UINT uint64_t
 #define FN(name) name##_f64
 #define FMA fma
+#define DOT(a0, b0, a1, b1, acc) (abort(), (a0) + (b0) + (a1) + (b1) + (acc)) /* none */
 #define SQRT sqrt
 #define EMAX 1022
 #define QNAN 0x7ff8000000000000u
@@ -180,13 +221,12 @@ void model_merge(const struct model *m, struct model_head *dst, const struct mod
         merge_f64(m, dst, src);
 }
 
-void model_export(const struct model *m, const struct model_head *s, size_t degree, double *sums,
-                  double *scale)
+void model_export(const struct model *m, const struct model_head *s, double *sums)
 {
     if (m->dtype == TSA_F32)
-        export_f32(m, s, degree, sums, scale);
+        export_f32(m, s, sums);
     else
-        export_f64(m, s, degree, sums, scale);
+        export_f64(m, s, sums);
 }
 
 void model_run(const struct model *m, struct model_head *const *s, size_t tokens, const void *q,

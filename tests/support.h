@@ -106,9 +106,13 @@ struct problem {
     void *o;                   /* expected outputs */
     struct model_head **head;  /* [batch][kv_heads] expected states */
     size_t o_count;            /* elements of o */
+    bool mixed;
+    unsigned exact_degrees; /* if mixed */
 };
 /* Random inputs, not yet run. */
 void problem_make(struct problem *p, const struct shape *shape, uint64_t seed);
+/* Plans are mixed from now on, and so is the model. f32 only. */
+void problem_mix(struct problem *p, unsigned exact_degrees);
 /* Let the model compute p->o and p->head. */
 void problem_solve(struct problem *p);
 void problem_free(struct problem *p);
@@ -136,7 +140,7 @@ void assert_state(const struct tsa_plan *plan, const struct tsa_state *state, si
 /* All degrees of all kv heads of a layer, F x (dv+1) doubles each; free() it. */
 double *export_all(const struct tsa_plan *plan, const struct tsa_state *state, size_t layer,
                    size_t *count);
-/* The export against the model's, within the rounding of adding the window. */
+/* The export against the model's, bit by bit. */
 void assert_export(const struct tsa_plan *plan, const struct tsa_state *state, size_t layer,
                    const struct model *m, struct model_head *const *head, const char *what);
 void assert_equal(const struct tsa_plan *plan, const struct tsa_state *a,
