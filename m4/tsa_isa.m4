@@ -103,3 +103,40 @@ AC_DEFUN([TSA_ISA_NEON],
   [[float64x2_t a = vdupq_n_f64(number);
     a = vfmaq_f64(a, a, a);
     number = vgetq_lane_f64(a, 0);]])])
+
+# TSA_PAIRS(name, NAME, instruction set that it belongs to, flags, prologue, body): products of
+# pairs of bf16 in hardware, built wherever that set is and the compiler knows the flags.
+AC_DEFUN([TSA_PAIRS],
+[tsa_isa_have=no
+TSA_$2_CFLAGS=
+AS_CASE([" $tsa_isa_built "], [*" $3 "*],
+  [AC_CACHE_CHECK([whether $CC can build $1 products], [tsa_cv_isa_$1],
+    [tsa_save_CFLAGS=$CFLAGS
+     CFLAGS="$TSA_CFLAGS $4 $tsa_save_CFLAGS"
+     AC_LINK_IFELSE([AC_LANG_PROGRAM([$5], [$6])], [tsa_cv_isa_$1=yes], [tsa_cv_isa_$1=no])
+     CFLAGS=$tsa_save_CFLAGS])
+   tsa_isa_have=$tsa_cv_isa_$1
+   AS_IF([test $tsa_isa_have = yes],
+     [TSA_$2_CFLAGS="$4"
+      tsa_pairs_built="$tsa_pairs_built $1"
+      AC_DEFINE([TSA_HAVE_$2], [1], [Define if the $1 products are built.])])])
+AC_SUBST([TSA_$2_CFLAGS])
+AM_CONDITIONAL([TSA_HAVE_$2], [test $tsa_isa_have = yes])
+])
+
+AC_DEFUN([TSA_PAIRS_AVX512BF16],
+[TSA_PAIRS([avx512bf16], [AVX512BF16], [avx512],
+  [-mavx512f -mavx512dq -mavx512bw -mavx512vl -mavx2 -mfma -mavx512bf16],
+  [[#include <immintrin.h>
+    volatile float number;]],
+  [[__m512 a = _mm512_set1_ps(number);
+    __m512bh b = _mm512_cvtne2ps_pbh(a, a);
+    number = _mm512_reduce_add_ps(_mm512_dpbf16_ps(a, b, b));]])])
+
+AC_DEFUN([TSA_PAIRS_NEONBF16],
+[TSA_PAIRS([neonbf16], [NEONBF16], [neon], [-march=armv8.2-a+bf16],
+  [[#include <arm_neon.h>
+    volatile float number;]],
+  [[float32x4_t a = vdupq_n_f32(number);
+    bfloat16x8_t b = vreinterpretq_bf16_f32(a);
+    number = vgetq_lane_f32(vbfmlaltq_f32(a, b, b), 0);]])])

@@ -1,16 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Double-float sums: hi is the rounded sum, lo what rounding lost. */
 
-/* (hi, lo) += (x, y): (s, e) = TwoSum(hi, x), e += lo or lo + y, then renormalised. */
-TSA_INLINE void add_double(V *hi, V *lo, V x, V low)
-{
-    const V s = v_add(*hi, x);
-    const V b = v_sub(s, *hi);
-    const V e = v_add(v_add(v_sub(*hi, v_sub(s, b)), v_sub(x, b)), low);
-    *hi = v_add(s, e);
-    *lo = v_sub(e, v_sub(*hi, s));
-}
-
 static void fold(size_t count, T *hi, T *lo, const T *local, T *prefix)
 {
     size_t i = 0;

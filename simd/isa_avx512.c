@@ -8,6 +8,7 @@
 
 #define TSA_ISA_NAME avx512
 #define TSA_ISA_EXP "Sleef_finz_exp_u10avx512f"
+#define TSA_ISA_PAIRS 0 /* without AVX512_BF16 those of AVX2 are as good */
 #define TSA_VECTORS "v_avx512.h"
 /* 24 accumulators + 4 of B + 1 broadcast of 32 registers; narrower panels get more rows, so that
  * 16 or more independent chains hide the latency of the fma. */

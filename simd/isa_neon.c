@@ -7,6 +7,7 @@
 
 #define TSA_ISA_NAME neon
 #define TSA_ISA_EXP "Sleef_finz_exp_u10advsimd"
+#define TSA_ISA_PAIRS 1
 #define TSA_VECTORS "v_neon.h"
 /* 24 accumulators + 4 of B + 1 broadcast of 32 registers; narrower panels get more rows, so that
  * 16 or more independent chains hide the latency of the fma on cores with four fma units. */

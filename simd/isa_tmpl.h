@@ -1,118 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* Everything that an instruction set unit holds: the kernel templates once for float and once for
- * double, the two tables, and struct tsa_isa, the unit's only global symbol. The unit defines
+/* Everything that an instruction set unit holds: the kernel templates once for float, for pairs of
+ * bf16 and for double, their tables, and struct tsa_isa, the unit's only global symbol. The unit
+ * defines, beside what unit.h asks for,
  *   TSA_ISA_NAME, TSA_ISA_EXP   name, and name of the exponential
- *   TSA_VECTORS                 its vector header
- *   TSA_TILES(X)                X(rows, vectors) for every tile to build
- *   TSA_TILE_VECTORS            widest tile, in vectors
- *   TSA_TILE_ROWS               {0, most rows with 1 vector, with 2, ...} */
-#include <math.h>
-#include <sleef.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include "kernels.h"
-
-#ifdef __FAST_MATH__
-#error "the arithmetic is defined operation by operation: build without -ffast-math"
-#endif
-#if defined(__FLT_EVAL_METHOD__) && __FLT_EVAL_METHOD__ != 0
-#error "intermediate results must have the precision of their type (FLT_EVAL_METHOD 0)"
-#endif
-
-#if defined(__clang__)
-#define TSA_UNROLL _Pragma("clang loop unroll(full)")
-#elif defined(__GNUC__)
-#define TSA_UNROLL _Pragma("GCC unroll 16")
-#else
-#define TSA_UNROLL
-#endif
-#if defined(__GNUC__)
-#define TSA_INLINE static inline __attribute__((always_inline))
-#define TSA_UNUSED __attribute__((unused))
-#else
-#define TSA_INLINE static inline
-#define TSA_UNUSED
-#endif
-
-static inline void ahead_lines(const char *line, size_t n, bool write)
-{
-#if defined(__GNUC__)
-    if (write)
-        for (; n > 0; n--, line += TSA_ALIGN)
-            __builtin_prefetch(line, 1, 2);
-    else
-        for (; n > 0; n--, line += TSA_ALIGN)
-            __builtin_prefetch(line, 0, 2);
-#else
-    (void)line, (void)n, (void)write;
-#endif
-}
-
-/* Ask for the line of *x. */
-static inline void ahead_line(const void *x)
-{
-#if defined(__GNUC__)
-    __builtin_prefetch(x, 0, 3);
-#else
-    (void)x;
-#endif
-}
-
-/* Ask for the next n lines. */
-static inline void ahead_ask(struct tsa_ahead *ahead, size_t n)
-{
-    while (n > 0 && ahead->count > 0) {
-        struct tsa_ahead_rows *r = ahead->rows + ahead->count - 1;
-        const size_t left = r->lines - r->line, k = n < left ? n : left;
-        ahead_lines(r->row + r->line * TSA_ALIGN, k, r->write);
-        n -= k;
-        r->line += k;
-        if (k == left) {
-            r->line = 0;
-            r->row += r->stride;
-            if (--r->rows == 0)
-                ahead->count--;
-        }
-    }
-}
-
-/* Lines per tile of a kernel that has so many. */
-static inline size_t ahead_share(struct tsa_ahead *ahead, size_t tiles)
-{
-    return !ahead || ahead->count == 0 ? 0 : (ahead->budget + tiles - 1) / tiles;
-}
-
-/* Rows that a tile may have; a remainder is covered by the next smaller ones. */
-#define TSA_ROWS_4(X, nv) X(1, nv) X(2, nv) X(4, nv)
-#define TSA_ROWS_6(X, nv) TSA_ROWS_4(X, nv) X(6, nv)
-#define TSA_ROWS_8(X, nv) TSA_ROWS_4(X, nv) X(8, nv)
-#define TSA_ROWS_12(X, nv) TSA_ROWS_8(X, nv) X(12, nv)
-#define TSA_ROWS_16(X, nv) TSA_ROWS_8(X, nv) X(16, nv)
-#define TSA_MOST_ROWS 16
-
-/* The tallest tile of `vectors` vectors for `left` rows. */
-static inline size_t tile_rows(size_t vectors, size_t left)
-{
-    static const unsigned char most[] = TSA_TILE_ROWS;
-    if (left >= most[vectors])
-        return most[vectors];
-    size_t n = 8;
-    while (n > left || n > most[vectors])
-        n /= 2;
-    return n;
-}
-
-static inline size_t tile_count(size_t rows, size_t vectors)
-{
-    static const unsigned char most[] = TSA_TILE_ROWS;
-    const size_t widest = sizeof most - 1, nv = vectors < widest ? vectors : widest;
-    return nv == 0 ? 1 : (vectors + nv - 1) / nv * (rows / most[nv] + 1);
-}
-
-#include "names.h"
+ *   TSA_ISA_PAIRS               1 if it has a table for pairs, from operations on 32-bit lanes */
+#include "unit.h"
 
 #define T float
 #define TSA_F64 0
@@ -122,6 +14,17 @@ static inline size_t tile_count(size_t rows, size_t vectors)
 #undef TSA_F64
 #undef T
 
+#define TSA_PASTE_(a, b) a##b
+#define TSA_PASTE(a, b) TSA_PASTE_(a, b)
+#define TSA_STRING_(a) #a
+#define TSA_STRING(a) TSA_STRING_(a)
+
+#if TSA_ISA_PAIRS
+#define TSA_PAIRS_TABLE static const struct tsa_pairs_f32 pairs_table
+#define TSA_PAIRS_NAME TSA_STRING(TSA_ISA_NAME)
+#include "pairs_tmpl.h"
+#endif
+
 #define T double
 #define TSA_F64 1
 #define TSA_NAME(name) name##_f64
@@ -130,14 +33,13 @@ static inline size_t tile_count(size_t rows, size_t vectors)
 #undef TSA_F64
 #undef T
 
-#define TSA_PASTE_(a, b) a##b
-#define TSA_PASTE(a, b) TSA_PASTE_(a, b)
-#define TSA_STRING_(a) #a
-#define TSA_STRING(a) TSA_STRING_(a)
 const struct tsa_isa TSA_PASTE(tsa_isa_, TSA_ISA_NAME) = {
     .name = TSA_STRING(TSA_ISA_NAME),
     .exp = TSA_ISA_EXP,
     .lanes = sizeof(vector_f32) / sizeof(float),
     .f32 = &table_f32,
     .f64 = &table_f64,
+#if TSA_ISA_PAIRS
+    .pairs = &pairs_table,
+#endif
 };

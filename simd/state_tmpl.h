@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /* The state: query of the folded sums, and the sums of a chunk. One register tile carries both:
  * rows x vectors accumulators, each one fma chain in the order of the arithmetic; `rows` values of
- * a are broadcast against `vectors` loads of b. */
+ * a are broadcast against `vectors` loads of b. Operands are of type O, elements or pairs. */
 
 /* acc[r][c] = fma(a[r], b[c], acc[r][c]) */
 #define TSA_TILE_STEP(rows_, nv_, a_, rs_, b_)                                                     \
     do {                                                                                           \
-        V b_row[TSA_TILE_VECTORS];                                                                 \
+        O b_row[TSA_TILE_VECTORS];                                                                 \
         TSA_UNROLL                                                                                 \
         for (int c_ = 0; c_ < (nv_); c_++)                                                         \
-            b_row[c_] = v_load((b_) + c_ * VL);                                                    \
+            b_row[c_] = o_load((b_) + c_ * VL);                                                    \
         TSA_UNROLL                                                                                 \
         for (int r_ = 0; r_ < (rows_); r_++) {                                                     \
-            const V a_r = v_set1((a_)[r_ * (rs_)]);                                                \
+            const O a_r = o_set1((a_)[r_ * (rs_)]);                                                \
             TSA_UNROLL                                                                             \
             for (int c_ = 0; c_ < (nv_); c_++)                                                     \
-                acc[r_][c_] = v_fma(a_r, b_row[c_], acc[r_][c_]);                                  \
+                acc[r_][c_] = o_fma(a_r, b_row[c_], acc[r_][c_]);                                  \
         }                                                                                          \
     } while (0)
 
@@ -102,10 +102,10 @@ TSA_INLINE void ones_vectors(const int nv, size_t features, const T *psi, ptrdif
     const T *a = psi + (ptrdiff_t)features * ldp;
     for (size_t f = features; f > 0; f--) {
         a -= ldp;
-        const V one = v_set1(ones[f - 1]);
+        const O one = o_set1(ones[f - 1]);
         TSA_UNROLL
         for (int c = 0; c < nv; c++)
-            acc[c] = v_fma(v_load(a + c * VL), one, acc[c]);
+            acc[c] = o_fma(o_load(a + c * VL), one, acc[c]);
     }
     TSA_UNROLL
     for (int c = 0; c < nv; c++)
@@ -127,6 +127,16 @@ static void query_ones(size_t rows, size_t features, const T *psi, ptrdiff_t ldp
 }
 
 /* -- update -- */
+
+/* (hi, lo) += (x, y): (s, e) = TwoSum(hi, x), e += lo or lo + y, then renormalised. */
+TSA_INLINE void add_double(V *hi, V *lo, V x, V low)
+{
+    const V s = v_add(*hi, x);
+    const V b = v_sub(s, *hi);
+    const V e = v_add(v_add(v_sub(*hi, v_sub(s, b)), v_sub(x, b)), low);
+    *hi = v_add(s, e);
+    *lo = v_sub(e, v_sub(*hi, s));
+}
 
 /* Local sums of the last tile that are not yet in (hi, lo). A fold is ten dependent additions per
  * vector, which would hold up the end of a tile; so they are made one vector at a time between the
@@ -180,8 +190,8 @@ TSA_INLINE void update_tile(const int rows, const int nv, const struct update_ar
     } else {
         TSA_TILE_EACH(rows, nv) acc[r][c] = v_zero();
     }
-    const T *a = u->phi + (ptrdiff_t)f * TSA_TILE_TOKENS, *b = u->v + col;
-    const ptrdiff_t ldp = TSA_TILE_TOKENS, ldv = u->ldv;
+    const T *a = u->phi + (ptrdiff_t)f * O_TOKENS, *b = u->v + col;
+    const ptrdiff_t ldp = O_TOKENS, ldv = u->ldv;
     struct pending *p = u->pending;
     size_t t = u->rows;
     if (p) {

@@ -1,56 +1,27 @@
 /* SPDX-License-Identifier: MIT */
 /* All kernels for one arithmetic type, and their table. */
 
-static inline T canonical_nan(void)
-{
-#if TSA_F64
-    const uint64_t bits = UINT64_C(0x7ff8000000000000);
-#else
-    const uint32_t bits = UINT32_C(0x7fc00000);
-#endif
-    T x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
-/* 2^-e, e = ilogb(absmax) clamped to the exponents whose negative is one too; bits alone, so that
- * zero, denormals, infinity and NaN have a value as well. */
-static inline T scale_of(T absmax)
-{
-#if TSA_F64
-    uint64_t bits;
-    memcpy(&bits, &absmax, sizeof bits);
-    uint64_t e = bits >> 52;
-    e = e < 1 ? 1 : e > 2045 ? 2045 : e;
-    bits = (2046 - e) << 52;
-#else
-    uint32_t bits;
-    memcpy(&bits, &absmax, sizeof bits);
-    uint32_t e = bits >> 23;
-    e = e < 1 ? 1 : e > 253 ? 253 : e;
-    bits = (254 - e) << 23;
-#endif
-    memcpy(&absmax, &bits, sizeof bits);
-    return absmax;
-}
-
-/* One element of user memory, of any alignment. */
-static inline T s_load(const T *p)
-{
-    T x;
-    memcpy(&x, p, sizeof x);
-    return x;
-}
-
+#include "element_tmpl.h"
 #include TSA_VECTORS
 typedef V vector;
 
+/* operands of the products are elements */
+#define O V
+#define O_TOKENS TSA_TILE_TOKENS
+#define o_load v_load
+#define o_set1 v_set1
+#define o_fma v_fma
+#define o_fma1 s_fma
+#define o_count(x, sum) v_add(sum, x)
+
 #include "rows_tmpl.h"
 #include "features_tmpl.h"
+#include "turn_tmpl.h"
 #include "exp_tmpl.h"
-#include "fold_tmpl.h"
 #include "state_tmpl.h"
+#include "fold_tmpl.h"
 #include "window_tmpl.h"
+#include "decode_state_tmpl.h"
 #include "decode_tmpl.h"
 #include "softmax_tmpl.h"
 
@@ -64,5 +35,12 @@ static const struct tsa_kernels_f32 table = {
 #include "kernels.def"
 };
 #undef TSA_KERNEL
+#undef O
+#undef O_TOKENS
+#undef o_load
+#undef o_set1
+#undef o_fma
+#undef o_fma1
+#undef o_count
 #undef V
 #undef VL

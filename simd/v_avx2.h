@@ -165,6 +165,43 @@ TSA_INLINE void v_transpose(V *r)
     }
 }
 static inline V v_exp(V x) { return Sleef_finz_expf8_u10avx2(x); }
+
+#ifdef TSA_PAIRS
+static inline V v_pair_even(V x) { return v_cast_c(_mm256_slli_epi32(v_bits_c(x), 16)); }
+static inline V v_pair_odd(V x)
+{
+    return v_cast_c(_mm256_and_si256(v_bits_c(x), _mm256_set1_epi32(-0x10000)));
+}
+/* Rounded to bf16, which lies in the upper half. */
+static inline V v_rounded(V x)
+{
+    const __m256i bits = v_bits_c(x), zero = _mm256_setzero_si256();
+    const __m256i last = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+    __m256i y = _mm256_add_epi32(bits, _mm256_add_epi32(last, _mm256_set1_epi32(0x7fff)));
+    const __m256i exponent = _mm256_and_si256(bits, _mm256_set1_epi32(0x7f800000));
+    const __m256i sign = _mm256_and_si256(bits, _mm256_set1_epi32(INT32_MIN));
+    y = _mm256_blendv_epi8(y, sign, _mm256_cmpeq_epi32(exponent, zero));
+    const __m256i quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x400000));
+    const __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q));
+    return v_pair_odd(v_cast_c(_mm256_blendv_epi8(y, quiet, nan)));
+}
+static inline V v_pair(V even, V odd)
+{
+    const __m256i low = _mm256_srli_epi32(v_bits_c(v_rounded(even)), 16);
+    return v_cast_c(_mm256_or_si256(low, v_bits_c(v_rounded(odd))));
+}
+static inline V v_evens(V a, V b)
+{
+    const __m256d x = _mm256_castps_pd(_mm256_shuffle_ps(a, b, 0x88));
+    return _mm256_castpd_ps(_mm256_permute4x64_pd(x, 0xd8));
+}
+static inline V v_odds(V a, V b)
+{
+    const __m256d x = _mm256_castps_pd(_mm256_shuffle_ps(a, b, 0xdd));
+    return _mm256_castpd_ps(_mm256_permute4x64_pd(x, 0xd8));
+}
+#include "widened_pairs.h"
+#endif
 #endif
 #undef v_first
 #undef v_cast_c

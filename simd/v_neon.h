@@ -147,6 +147,45 @@ TSA_INLINE void v_transpose(V *r)
     r[3] = vzip2q_f32(b, d);
 }
 static inline V v_exp(V x) { return Sleef_finz_expf4_u10advsimd(x); }
+
+#ifdef TSA_PAIRS
+/* Rounded to bf16, which lies in the upper half. */
+static inline uint32x4_t v_rounded(V x)
+{
+    const uint32x4_t bits = v_bits_c(x), last = vandq_u32(vshrq_n_u32(bits, 16), vdupq_n_u32(1));
+    uint32x4_t y = vaddq_u32(bits, vaddq_u32(last, vdupq_n_u32(0x7fff)));
+    const uint32x4_t exponent = vandq_u32(bits, vdupq_n_u32(0x7f800000));
+    y = vbslq_u32(vceqzq_u32(exponent), vandq_u32(bits, vdupq_n_u32(0x80000000)), y);
+    y = vbslq_u32(vceqq_f32(x, x), y, vorrq_u32(bits, vdupq_n_u32(0x400000)));
+    return vandq_u32(y, vdupq_n_u32(0xffff0000));
+}
+static inline V v_pair(V even, V odd)
+{
+    return v_cast_c(vorrq_u32(vshrq_n_u32(v_rounded(even), 16), v_rounded(odd)));
+}
+static inline V v_evens(V a, V b) { return vuzp1q_f32(a, b); }
+static inline V v_odds(V a, V b) { return vuzp2q_f32(a, b); }
+#ifdef __ARM_FEATURE_BF16_VECTOR_ARITHMETIC
+#define O bfloat16x8_t
+static inline O o_from(V bits) { return vreinterpretq_bf16_f32(bits); }
+static inline O o_load(const T *p) { return o_from(v_load(p)); }
+static inline O o_set1(T pair) { return o_from(v_set1(pair)); }
+static inline V o_fma(O a, O b, V c) { return vbfmlalbq_f32(vbfmlaltq_f32(c, a, b), a, b); }
+static inline T o_fma1(T a, T b, T c)
+{
+    return vgetq_lane_f32(o_fma(o_set1(a), o_set1(b), v_set1(c)), 0);
+}
+static inline V o_count(V x, V sum)
+{
+    return o_fma(o_from(x), o_from(v_cast_c(vdupq_n_u32(0x3f803f80))), sum);
+}
+static inline V v_pair_cols(V a, V b) { return v_pair(v_evens(a, b), v_odds(a, b)); }
+#else
+static inline V v_pair_even(V x) { return v_cast_c(vshlq_n_u32(v_bits_c(x), 16)); }
+static inline V v_pair_odd(V x) { return v_cast_c(vandq_u32(v_bits_c(x), vdupq_n_u32(0xffff0000))); }
+#include "widened_pairs.h"
+#endif
+#endif
 #endif
 #undef v_cast_c
 #undef v_bits_c

@@ -63,6 +63,46 @@ static inline V v_exp(V x)
 #endif
     return v_exp_fma(x);
 }
+
+#ifdef TSA_PAIRS
+static inline V v_pair_even(V x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    bits <<= 16;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+static inline V v_pair_odd(V x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    bits &= 0xffff0000;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+/* Rounded to bf16, which lies in the upper half. */
+static inline uint32_t v_rounded(V x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    if ((bits & 0x7f800000) == 0)
+        return bits & 0x80000000;
+    if ((bits & 0x7fffffff) > 0x7f800000)
+        return (bits | 0x400000) & 0xffff0000;
+    return (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000;
+}
+static inline V v_pair(V even, V odd)
+{
+    const uint32_t bits = v_rounded(even) >> 16 | v_rounded(odd);
+    V x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+static inline V v_evens(V a, V b) { return (void)b, a; }
+static inline V v_odds(V a, V b) { return (void)a, b; }
+#include "widened_pairs.h"
+#endif
 #undef v_fma_c
 #undef v_sqrt_c
 #undef v_exp_fma

@@ -253,11 +253,9 @@ struct tsa_plan {
 /* Built instruction sets, best first; NULL past the end. */
 const struct tsa_isa *tsa_isa_at(size_t i);
 bool tsa_isa_usable(const struct tsa_isa *isa);
-/* Built tables of products of pairs, best first; NULL past the end. */
-const struct tsa_pairs_f32 *tsa_pairs_at(size_t i);
-bool tsa_pairs_usable(const struct tsa_pairs_f32 *pairs);
-/* The table for plans of an instruction set. */
-const struct tsa_pairs_f32 *tsa_pairs_for(const struct tsa_isa *isa);
+/* The products of pairs for plans of a usable instruction set, and whether the CPU has instructions
+ * for them. */
+const struct tsa_pairs_f32 *tsa_pairs_for(const struct tsa_isa *isa, bool *hardware);
 /* NULL name: $TSA_ISA, else the best usable. */
 enum tsa_status tsa_isa_find(const char *name, const struct tsa_isa **isa, struct tsa_error *err);
 

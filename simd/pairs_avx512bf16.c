@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT */
+/* Products of pairs by AVX512_BF16: built with TSA_AVX512BF16_CFLAGS, for plans on AVX-512. */
+#if !defined(__AVX512BF16__) || !defined(__AVX512BW__) || !defined(__AVX512VL__)
+#error "pairs_avx512bf16.c must be built with TSA_AVX512BF16_CFLAGS"
+#endif
+#include <immintrin.h>
+
+#define TSA_VECTORS "v_avx512.h"
+#define TSA_TILES(X) TSA_ROWS_16(X, 1) TSA_ROWS_12(X, 2) TSA_ROWS_8(X, 3) TSA_ROWS_6(X, 4)
+#define TSA_TILE_VECTORS 4
+#define TSA_TILE_ROWS                                                                              \
+    {                                                                                              \
+        0, 16, 12, 8, 6                                                                            \
+    }
+#include "unit.h"
+
+#define TSA_PAIRS_TABLE const struct tsa_pairs_f32 tsa_pairs_avx512bf16
+#define TSA_PAIRS_NAME "avx512_bf16"
+#include "pairs_tmpl.h"

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: MIT */
+/* Products of pairs by BFMLALB and BFMLALT (FEAT_BF16): built with TSA_NEONBF16_CFLAGS, for plans on
+ * NEON. BFDOT is no choice: it rounds otherwise. */
+#if !defined(__aarch64__) || !defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
+#error "pairs_neonbf16.c must be built with TSA_NEONBF16_CFLAGS"
+#endif
+#include <arm_neon.h>
+
+#define TSA_VECTORS "v_neon.h"
+#define TSA_TILES(X) TSA_ROWS_16(X, 1) TSA_ROWS_12(X, 2) TSA_ROWS_8(X, 3) TSA_ROWS_6(X, 4)
+#define TSA_TILE_VECTORS 4
+#define TSA_TILE_ROWS                                                                              \
+    {                                                                                              \
+        0, 16, 12, 8, 6                                                                            \
+    }
+#include "unit.h"
+
+#define TSA_PAIRS_TABLE const struct tsa_pairs_f32 tsa_pairs_neonbf16
+#define TSA_PAIRS_NAME "neon_bf16"
+#include "pairs_tmpl.h"
