@@ -141,6 +141,7 @@ TSA_INLINE void add_double(V *hi, V *lo, V x, V low)
 /* Local sums of the last tile that are not yet in (hi, lo). A fold is ten dependent additions per
  * vector, which would hold up the end of a tile; so they are made one vector at a time between the
  * steps of the next tile. */
+#define PENDING_STEPS (O_TOKENS / 32) /* steps per vector: a tile has up to 24 */
 struct pending_at {
     const T *next; /* in x */
     T *hi, *lo;    /* of the next vector */
@@ -196,12 +197,14 @@ TSA_INLINE void update_tile(const int rows, const int nv, const struct update_ar
     size_t t = u->rows;
     if (p) {
         struct pending_at at = p->at;
-        for (; t > 1 && at.left > 0; t -= 2) {
+        for (; t >= PENDING_STEPS && at.left > 0; t -= PENDING_STEPS) {
             TSA_TILE_STEP(rows, nv, a, ldp, b);
             b += ldv;
-            TSA_TILE_STEP(rows, nv, a + 1, ldp, b);
-            a += 2;
-            b += ldv;
+            if (PENDING_STEPS > 1) {
+                TSA_TILE_STEP(rows, nv, a + 1, ldp, b);
+                b += ldv;
+            }
+            a += PENDING_STEPS;
             pending_one(&at);
         }
         p->at = at;
@@ -276,3 +279,4 @@ static void update_fold(size_t features, size_t cols, size_t rows, const T *phi,
     while (pending.at.left > 0)
         pending_one(&pending.at);
 }
+#undef PENDING_STEPS
