@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Tests of the kernels that make features: base_t, psi_t, turn, psi_k. */
+/* Tests of the kernels that make features: base_t, psi_t, psi_k. */
 
 /* Kernels may use this much room past the monomials of a row. */
 #define ROOM (2 * (size_t)TSA_MAX_LANES)
@@ -206,46 +206,4 @@ static void test_psi_k(struct kc *kc, const struct KERNELS *table)
         model_mono = NULL;
         kc_mono_free(&mono);
     }
-}
-
-static void one_turn(struct kc *kc, const struct KERNELS *table, size_t rows, size_t cols)
-{
-    size_t ldi = SOME_LD(kc, cols), ldo = SOME_LD(kc, rows), ld = ROW16(rows) + TSA_ROW_PAD;
-    int first = (int)kc_between(kc, 0, 1), which = (int)kc_between(kc, 1, 3);
-    struct kc_array *in, *sum, *out;
-
-    kc_case(kc, "rows %zu cols %zu first %d which %d", rows, cols, first, which);
-    in = kc_scratch(kc, "in", tsa_round_up(rows, LANES(kc)), cols, ldi);
-    sum = kc_scratch(kc, "sum", 1, rows, ld);
-    kc_free(sum, rows, ROW16(rows));
-    out = kc_scratch(kc, "out", cols, rows, ldo);
-    kc_free(out, rows, ROW16(rows));
-    in->rows = rows;
-    kc_fill(kc, in, kc_chance(kc, 10) ? KC_SPECIAL : KC_ANY);
-    if (!first)
-        kc_fill(kc, sum, KC_ANY);
-    kc_freeze(kc);
-    for (SIDES)
-        K->turn(rows, cols, P(in), (ptrdiff_t)ldi, which & 1 ? P(sum) : NULL, first,
-                which & 2 ? P(out) : NULL, (ptrdiff_t)ldo);
-    kc_finish(kc);
-    for (size_t r = 0; which & 1 && r < rows; r++) {
-        REAL ref = first ? 0 : BEFORE(sum)[r], all = R_FABS(ref);
-
-        for (size_t c = 0; c < cols; c++) {
-            ref += GOT(in)[r * ldi + c];
-            all += R_FABS((REAL)GOT(in)[r * ldi + c]);
-        }
-        near(kc, sum, 0, r, ref, chain_error(cols + 1, all));
-    }
-}
-
-static void test_turn(struct kc *kc, const struct KERNELS *table)
-{
-    for (size_t rows = 0; rows <= 2 * TSA_MAX_LANES + 1; rows++)
-        for (size_t cols = 0; cols <= 2 * TSA_MAX_LANES + 1; cols++)
-            if (kc_keep(kc))
-                one_turn(kc, table, rows, cols);
-    for (size_t i = kc_rounds(kc, 300); i-- > 0;)
-        one_turn(kc, table, kc_between(kc, 1, 400), kc_between(kc, 0, 70));
 }

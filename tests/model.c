@@ -6,8 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <check.h>
-
+#include "bf16.h"
 #include "model.h"
 
 static size_t elem(const struct model *m)
@@ -117,41 +116,11 @@ void model_head_copy(const struct model *m, struct model_head *dst, const struct
     memcpy(dst->ones_lo, src->ones_lo, m->features * elem(m));
 }
 
-float model_bf16(float x)
-{
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    const uint32_t magnitude = bits & 0x7fffffffu, rest = bits & 0xffffu;
-    if (magnitude > 0x7f800000u)
-        return NAN;
-    bits -= rest;
-    if (magnitude < 0x00800000u)
-        bits &= 0x80000000u;
-    else if (rest > 0x8000u || (rest == 0x8000u && (bits & 0x10000u) != 0))
-        bits += 0x10000u;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
-/* fma of bf16 operands. */
-static float model_step(float a, float b, float acc)
-{
-    const float sum = fmaf(model_bf16(a), model_bf16(b), acc);
-    if (fpclassify(sum) == FP_SUBNORMAL)
-        ck_abort_msg("the data lead to a subnormal sum, %a", (double)sum);
-    return sum;
-}
-
-float model_dot(float a0, float b0, float a1, float b1, float acc)
-{
-    return model_step(a0, b0, model_step(a1, b1, acc));
-}
-
 #define T float
 #define UINT uint32_t
 #define FN(name) name##_f32
 #define FMA fmaf
-#define DOT model_dot
+#define DOT bf16_dot
 #define SQRT sqrtf
 #define EMAX 126
 #define QNAN 0x7fc00000u

@@ -62,12 +62,4 @@ void model_run(const struct model *m, struct model_head *const *s, size_t tokens
 /* All degrees, plain basis, the window folded in as a short chunk: sums[F][dv+1]. */
 void model_export(const struct model *m, const struct model_head *s, double *sums);
 
-/* -- mixed products, for f32 ------------------------------------------------------------------- */
-
-/* x rounded to the 8 significant bits of bf16, to nearest even; below 2^-126 a zero. */
-float model_bf16(float x);
-/* a0 b0 + (a1 b1 + acc), the four rounded to bf16 first. Fails the test if a result is subnormal:
- * then bits are not defined, and the data are badly chosen. */
-float model_dot(float a0, float b0, float a1, float b1, float acc);
-
 #endif
