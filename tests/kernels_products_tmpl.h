@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* The kernels of products.def, for operands that are elements or, if TEST_PAIRS, pairs of bf16 in the
- * place of elements: models, and tests. Features of a query and rows of an update count operands. */
+/* The kernels of products.def, for operands that are elements or, if TEST_PAIRS, pairs of bf16 in
+ * the place of elements: models, and tests. Features of a query and rows of an update count
+ * operands. */
 
 /* -- operands ---------------------------------------------------------------------------------- */
 

@@ -10,7 +10,7 @@ TSA_TEST_SUPPORT = tests/bf16.h tests/kcheck.h tests/kernels_features_tmpl.h \
 	tests/kernels_softmax_tmpl.h tests/kernels_state_tmpl.h tests/kernels_suite_tmpl.h \
 	tests/kernels_types.h tests/kernels_window_tmpl.h tests/model.h tests/model_tmpl.h \
 	tests/run.h tests/softmax_model_tmpl.h tests/support.h \
-	tests/bf16.c tests/kcheck.c tests/model.c tests/run.c tests/support.c
+	tests/kcheck.c tests/model.c tests/run.c tests/support.c
 
 # The same makefile variables serve all programs, so a new one is one word in TSA_CHECKS.
 AM_CPPFLAGS += $(CHECK_CFLAGS) $(SLEEF_CFLAGS)
