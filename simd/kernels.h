@@ -79,7 +79,7 @@ struct tsa_isa {
     unsigned lanes;  /* of f32 */
     const struct tsa_kernels_f32 *f32;
     const struct tsa_kernels_f64 *f64;
-    const struct tsa_pairs_f32 *pairs; /* that need nothing more; NULL: take those of a lesser set */
+    const struct tsa_pairs_f32 *pairs; /* that need no more; NULL: those of a lesser set */
 };
 
 extern const struct tsa_isa tsa_isa_scalar;

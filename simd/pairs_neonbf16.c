@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Products of pairs by BFMLALB and BFMLALT (FEAT_BF16): built with TSA_NEONBF16_CFLAGS, for plans on
- * NEON. BFDOT is no choice: it rounds otherwise. */
+/* Products of pairs by BFMLALB and BFMLALT (FEAT_BF16): built with TSA_NEONBF16_CFLAGS, for plans
+ * on NEON. BFDOT is no choice: it rounds otherwise. */
 #if !defined(__aarch64__) || !defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
 #error "pairs_neonbf16.c must be built with TSA_NEONBF16_CFLAGS"
 #endif

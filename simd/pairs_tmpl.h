@@ -2,8 +2,8 @@
 /* All kernels for pairs of bf16, added in f32, and their table, which the unit names:
  *   TSA_PAIRS_TABLE   its declaration
  *   TSA_PAIRS_NAME    its name
- * The templates of products are those of float with other operands: a pair in an element's place, of
- * which o_load() and o_set1() make what o_fma() multiplies. */
+ * The templates of products are those of float with other operands: a pair in an element's place,
+ * of which o_load() and o_set1() make what o_fma() multiplies. */
 
 #define T float
 #define TSA_F64 0

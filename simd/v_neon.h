@@ -182,7 +182,10 @@ static inline V o_count(V x, V sum)
 static inline V v_pair_cols(V a, V b) { return v_pair(v_evens(a, b), v_odds(a, b)); }
 #else
 static inline V v_pair_even(V x) { return v_cast_c(vshlq_n_u32(v_bits_c(x), 16)); }
-static inline V v_pair_odd(V x) { return v_cast_c(vandq_u32(v_bits_c(x), vdupq_n_u32(0xffff0000))); }
+static inline V v_pair_odd(V x)
+{
+    return v_cast_c(vandq_u32(v_bits_c(x), vdupq_n_u32(0xffff0000)));
+}
 #include "widened_pairs.h"
 #endif
 #endif

@@ -8,6 +8,7 @@ struct sums {
     T *hi, *lo, *ones_hi, *ones_lo; /* a prefix has no lo */
     ptrdiff_t ld;
     bool folded; /* anything in them? the chain over features is not executed otherwise */
+    const T *pairs, *ones_pairs; /* features from plan->high on rounded to bf16; or NULL: to do */
 };
 struct window {
     T *kt, *v;
@@ -18,6 +19,7 @@ struct item {
     size_t b, g;   /* batch index in the tensors, kv head */
     size_t t, end; /* its tokens in the tensors */
     size_t open;   /* tokens in its window at the start of the call */
+    const struct tsa_state *state;
     struct sums sums;
     struct window window;
 };
@@ -30,15 +32,27 @@ static struct item item_of(const struct tsa_call *call, size_t b, size_t g)
     const struct tsa_layer_head *head = tsa_state_layer(s, call->layer);
     struct tsa_layout own;
     const struct tsa_layout *l = &plan->layout;
-    if (s->head.chunk != plan->chunk || s->head.terms != plan->terms) {
+    if (s->head.chunk != plan->chunk || s->head.terms != plan->terms ||
+        s->head.pairs != plan->kept) {
         tsa_state_layout(s, &own);
         l = &own;
     }
     T *block = tsa_state_block(s, l, sizeof(T), call->layer, it.g);
     it.end = it.t + tsa_call_tokens(call, b);
     it.open = head->window;
-    it.sums = (struct sums){block + l->hi,      block + l->lo,     block + l->ones_hi,
-                            block + l->ones_lo, (ptrdiff_t)l->ldv, head->tokens > head->window};
+    it.state = s;
+    it.sums = (struct sums){.hi = block + l->hi,
+                            .lo = block + l->lo,
+                            .ones_hi = block + l->ones_hi,
+                            .ones_lo = block + l->ones_lo,
+                            .ld = (ptrdiff_t)l->ldv,
+                            .folded = head->tokens > head->window};
+    /* in a state of more terms the partner of an odd last feature is not the padding */
+    const bool padded = s->head.terms == plan->terms || (plan->mono.total - plan->high) % 2 == 0;
+    if (s->head.pairs > 0 && s->head.pairs == plan->kept && padded) {
+        it.sums.pairs = block + l->pairs;
+        it.sums.ones_pairs = block + l->ones_pairs;
+    }
     it.window = (struct window){block + l->kt, block + l->v, (ptrdiff_t)l->ldk, (ptrdiff_t)l->ldv};
     return it;
 }
@@ -265,15 +279,56 @@ static size_t ahead_lines(const struct tsa_ahead *ahead)
     return lines;
 }
 
+/* -- features in pairs of bf16 ----------------------------------------------------------------- */
+
+/* Tokens of a tile in pairs. */
+#define PAIR_TOKENS (TSA_TILE_TOKENS / 2)
+/* The product kernel for features from f0 on, none below plan->high if that is not. */
+#define PRODUCT(plan, f0, kernel)                                                                  \
+    ((f0) < (plan)->high ? KERNELS(plan)->kernel : PAIRS(plan)->kernel)
+
+static size_t half_of(size_t n)
+{
+    return (n + 1) / 2;
+}
+
+/* Operands of the query: the sums of features f0 .. f1-1, as they are or in pairs. */
+struct block {
+    const T *hi, *ones;
+    size_t steps; /* of a chain over them */
+};
+static struct block block_of(const struct tsa_plan *plan, T *room, const struct sums *s, size_t f0,
+                             size_t f1)
+{
+    const size_t n = f1 - f0, pair = (f0 - plan->high) / 2;
+    const T *hi = s->hi + (ptrdiff_t)f0 * s->ld, *ones = s->ones_hi + f0;
+    if (f0 < plan->high)
+        return (struct block){hi, ones, n};
+    if (s->pairs)
+        return (struct block){s->pairs + (ptrdiff_t)pair * s->ld, s->ones_pairs + pair, half_of(n)};
+    T *hi_pairs = room + plan->room.hi_pairs, *ones_pairs = room + plan->room.ones_pairs;
+    PAIRS(plan)->pair_rows(n, (size_t)s->ld, hi, s->ld, hi_pairs, s->ld);
+    PAIRS(plan)->pair_cols(1, n, ones, 0, ones_pairs, 0);
+    return (struct block){hi_pairs, ones_pairs, half_of(n)};
+}
+
+/* Sums that changed: what the state keeps of them in pairs is older. */
+static void set_folded(struct sums *s)
+{
+    s->folded = true;
+    s->pairs = s->ones_pairs = NULL;
+}
+
 /* -- passes over the sums ---------------------------------------------------------------------- */
 
-/* Features f0 .. f1-1 of m packed queries: their psi, in `rows`, then acc and den go on. */
-static void query_block(const struct tsa_plan *plan, T *rows, const struct queries *q,
-                        const T *weight, const struct sums *s, size_t f0, size_t f1, size_t m,
-                        struct tsa_ahead *ahead)
+/* Features f0 .. f1-1 of m packed queries: their psi, then acc and den go on. */
+static void query_block(const struct tsa_plan *plan, T *room, const struct queries *q,
+                        const T *weight, const struct block *b, ptrdiff_t ld, size_t f0, size_t f1,
+                        size_t m, struct tsa_ahead *ahead)
 {
     const ptrdiff_t lda = (ptrdiff_t)plan->layout.ldv;
     const int first = f1 == plan->mono.total;
+    T *rows = room + plan->room.psi;
     for (size_t t = 0; t < m; t += TSA_TILE_TOKENS) {
         const size_t n = tile_tokens(m - t);
         T *base = tile_at(plan, q->base, t);
@@ -283,20 +338,32 @@ static void query_block(const struct tsa_plan *plan, T *rows, const struct queri
                                  TSA_TILE_TOKENS);
             psi = rows;
         }
-        KERNELS(plan)->query_ones(n, f1 - f0, psi, TSA_TILE_TOKENS, s->ones_hi + f0, q->den + t,
-                                  first);
-        const T *hi = s->hi + (ptrdiff_t)f0 * s->ld;
+        const size_t lanes = tsa_round_up(n, plan->lanes);
+        if (f0 >= plan->high) {
+            T *pairs = room + plan->room.psi_pairs;
+            PAIRS(plan)->pair_rows(f1 - f0, lanes, psi, TSA_TILE_TOKENS, pairs, TSA_TILE_TOKENS);
+            psi = pairs;
+        }
+        PRODUCT(plan, f0, query_ones)
+        (n, b->steps, psi, TSA_TILE_TOKENS, b->ones, q->den + t, first);
         T *acc = q->acc + (ptrdiff_t)t * lda;
         if (plan->turn_query)
-            KERNELS(plan)->query(plan->dv, tsa_round_up(n, plan->lanes), f1 - f0, hi, s->ld, psi,
-                                 TSA_TILE_TOKENS, acc, TSA_TILE_TOKENS, first, ahead);
+            PRODUCT(plan, f0, query)
+            (plan->dv, lanes, b->steps, b->hi, ld, psi, TSA_TILE_TOKENS, acc, TSA_TILE_TOKENS,
+             first, ahead);
         else
-            KERNELS(plan)->query(n, (size_t)lda, f1 - f0, psi, TSA_TILE_TOKENS, hi, s->ld, acc, lda,
-                                 first, ahead);
+            PRODUCT(plan, f0, query)
+            (n, (size_t)lda, b->steps, psi, TSA_TILE_TOKENS, b->hi, ld, acc, lda, first, ahead);
     }
 }
 
-/* Lower monomials of the keys of a whole window. */
+/* Values of a tile of the window in pairs of tokens; of their turned rows if updates are turned. */
+static T *v_pairs_at(const struct tsa_plan *plan, T *room, size_t t)
+{
+    return room + plan->room.v_pairs + t / 2 * (plan->turn_update ? plan->dv : plan->layout.ldv);
+}
+
+/* Lower monomials of the keys of a whole window, and its values as the updates want them. */
 static void key_base(const struct tsa_plan *plan, T *room, const struct window *w)
 {
     for (size_t t = 0; t < plan->chunk; t += TSA_TILE_TOKENS) {
@@ -306,29 +373,46 @@ static void key_base(const struct tsa_plan *plan, T *room, const struct window *
             KERNELS(plan)->pack_v(plan->d, n, w->kt + t, w->ldk, base, TSA_TILE_TOKENS);
         set_degree_0(base, 1);
         KERNELS(plan)->base_t(&plan->mono, n, base, TSA_TILE_TOKENS);
+        const T *v = w->v + (ptrdiff_t)t * w->ldv;
+        T *vt = room + plan->room.vt + t * plan->dv;
         if (plan->turn_update) /* not by turn, which reads whole vectors of rows: a window ends */
-            KERNELS(plan)->pack_t(n, plan->dv, w->v + (ptrdiff_t)t * w->ldv, w->ldv, 0, 1,
-                                  room + plan->room.vt + t * plan->dv, TSA_TILE_TOKENS);
+            KERNELS(plan)->pack_t(n, plan->dv, v, w->ldv, 0, 1, vt, TSA_TILE_TOKENS);
+        if (plan->high == plan->mono.total)
+            continue;
+        if (plan->turn_update)
+            PAIRS(plan)->pair_cols(plan->dv, n, vt, TSA_TILE_TOKENS, v_pairs_at(plan, room, t),
+                                   PAIR_TOKENS);
+        else
+            PAIRS(plan)->pair_rows(n, plan->layout.ldv, v, w->ldv, v_pairs_at(plan, room, t),
+                                   (ptrdiff_t)plan->layout.ldv);
     }
 }
 
-/* The sums of a tile of n keys, rows of phi, go on in local; or in its turned form, which is turned
+/* Keys of a tile with their values, as elements or in pairs of tokens. */
+struct keys {
+    size_t t, n; /* of the window */
+    size_t steps;
+    const T *phi, *v;
+    ptrdiff_t ldv;
+};
+
+/* The sums of a tile for features from f0 on go on in local; or in its turned form, which is turned
  * back after the last tile. */
-static void update_tile(const struct tsa_plan *plan, T *room, const struct window *w, size_t t,
-                        size_t n, size_t features, const T *phi, T *local, ptrdiff_t ldl,
-                        struct tsa_ahead *ahead)
+static void update_tile(const struct tsa_plan *plan, T *room, const struct keys *k, size_t f0,
+                        size_t features, T *local, ptrdiff_t ldl, struct tsa_ahead *ahead)
 {
     const struct tsa_room *r = &plan->room;
     const ptrdiff_t block = (ptrdiff_t)plan->block;
     T *turned = room + r->turned, *sums = room + r->local_t;
     if (!plan->turn_update) {
-        KERNELS(plan)->update(features, plan->layout.ldv, n, phi, w->v + (ptrdiff_t)t * w->ldv,
-                              w->ldv, local, ldl, t == 0, ahead);
+        PRODUCT(plan, f0, update)
+        (features, plan->layout.ldv, k->steps, k->phi, k->v, k->ldv, local, ldl, k->t == 0, ahead);
         return;
     }
-    KERNELS(plan)->update(plan->dv, tsa_round_up(features, plan->lanes), n,
-                          room + r->vt + t * plan->dv, turned, block, sums, block, t == 0, ahead);
-    if (t + n == plan->chunk) {
+    PRODUCT(plan, f0, update)
+    (plan->dv, tsa_round_up(features, plan->lanes), k->steps, k->v, turned, block, sums, block,
+     k->t == 0, ahead);
+    if (k->t + k->n == plan->chunk) {
         /* whole rows, whose padding is zero */
         memset(sums + (ptrdiff_t)plan->dv * block, 0,
                (plan->layout.ldv - plan->dv) * plan->block * sizeof(T));
@@ -356,13 +440,25 @@ static void fold_block(const struct tsa_plan *plan, T *room, const struct window
                                  TSA_TILE_TOKENS);
             phi = room + r->psi;
         }
-        KERNELS(plan)->turn(features, n, phi, TSA_TILE_TOKENS, ones, t == 0,
-                            plan->turn_update ? room + r->turned : NULL, (ptrdiff_t)plan->block);
+        struct keys k = {t, n, n, phi, w->v + (ptrdiff_t)t * w->ldv, w->ldv};
+        ptrdiff_t ldp = TSA_TILE_TOKENS;
+        if (plan->turn_update)
+            k.v = room + r->vt + t * plan->dv;
+        if (f0 >= plan->high) {
+            T *pairs = room + r->psi_pairs;
+            ldp = PAIR_TOKENS;
+            PAIRS(plan)->pair_cols(features, n, phi, TSA_TILE_TOKENS, pairs, ldp);
+            k = (struct keys){t,  n, half_of(n), pairs, v_pairs_at(plan, room, t), (ptrdiff_t)ldv};
+        }
+        PRODUCT(plan, f0, turn)
+        (features, k.steps, k.phi, ldp, ones, t == 0, plan->turn_update ? room + r->turned : NULL,
+         (ptrdiff_t)plan->block);
         if (lo && t + n == plan->chunk && !plan->turn_update)
-            KERNELS(plan)->update_fold(features, ldv, n, phi, w->v + (ptrdiff_t)t * w->ldv, w->ldv,
-                                       t ? local : NULL, ldl, hi, lo, s->ld, ahead);
+            PRODUCT(plan, f0, update_fold)
+            (features, ldv, k.steps, k.phi, k.v, k.ldv, t ? local : NULL, ldl, hi, lo, s->ld,
+             ahead);
         else
-            update_tile(plan, room, w, t, n, features, phi, local, ldl, ahead);
+            update_tile(plan, room, &k, f0, features, local, ldl, ahead);
     }
     if (lo)
         KERNELS(plan)->fold(features, s->ones_hi + f0, s->ones_lo + f0, ones, NULL);
@@ -374,15 +470,15 @@ static void fold_block(const struct tsa_plan *plan, T *room, const struct window
 static void fold_part(const struct tsa_plan *plan, T *room, const struct item *item, size_t part,
                       size_t parts)
 {
-    const size_t features = plan->mono.total, blocks = (features + plan->block - 1) / plan->block;
-    const size_t f0 = blocks * part / parts * plan->block;
-    const size_t f1 = blocks * (part + 1) / parts * plan->block;
-    if (f0 == f1)
+    const size_t blocks = tsa_block_count(plan), end = blocks * (part + 1) / parts;
+    size_t i = blocks * part / parts, f0, f1;
+    if (i == end)
         return;
     key_base(plan, room, &item->window);
-    for (size_t f = f0; f < f1 && f < features; f += plan->block)
-        fold_block(plan, room, &item->window, &item->sums, f,
-                   features - f < plan->block ? features : f + plan->block, NULL);
+    for (; i < end; i++) {
+        tsa_block_at(plan, i, &f0, &f1);
+        fold_block(plan, room, &item->window, &item->sums, f0, f1, NULL);
+    }
 }
 
 /* A pass over features from .. to-1 of the sums: query heads h0 .. h0+heads-1 with m packed tokens
@@ -396,7 +492,9 @@ struct pass {
 /* Start of the block that ends before feature f1. */
 static size_t block_start(const struct tsa_plan *plan, const struct pass *p, size_t f1)
 {
-    return f1 - p->from <= plan->block ? p->from : (f1 - 1) / plan->block * plan->block;
+    const size_t zero = f1 > plan->high ? plan->high : 0; /* no block on both sides of it */
+    const size_t from = p->from > zero ? p->from : zero;
+    return f1 - from <= plan->block ? from : zero + (f1 - 1 - zero) / plan->block * plan->block;
 }
 
 /* The budget of the calls on features f0 .. f1-1, of which there are `calls`. */
@@ -440,10 +538,11 @@ static void run_pass(const struct tsa_plan *plan, T *room, const struct sums *s,
         f0 = block_start(plan, p, f1);
         if (ahead)
             ahead_of_block(plan, s, p, f0, share, calls, ahead);
+        const struct block b = heads ? block_of(plan, room, s, f0, f1) : (struct block){0};
         for (size_t i = 0; i < heads; i++) {
             const struct queries q = head_of(plan, &p->queries, i);
-            query_block(plan, room + plan->room.psi, &q, coefficients_of(plan, p->h0 + i).weight, s,
-                        f0, f1, m, ahead);
+            query_block(plan, room, &q, coefficients_of(plan, p->h0 + i).weight, &b, s->ld, f0, f1,
+                        m, ahead);
         }
         if (p->fold)
             fold_block(plan, room, p->fold, s, f0, f1, ahead);

@@ -42,10 +42,15 @@ static struct item stage_item(const struct tsa_call *call, const struct relay *r
     T *own = relay_scratch(call) + tsa_relay_slots(plan, call->team.threads) * plan->relay_slot +
              stage * tsa_stage_elements(plan);
     it.window = (struct window){own, own + (l->v - l->kt), (ptrdiff_t)l->ldk, (ptrdiff_t)l->ldv};
-    own += l->head_elements - l->kt;
+    own += l->pairs - l->kt;
+    it.sums.pairs = it.sums.ones_pairs = NULL; /* older after the first chunk */
     if (!plan->large)
-        it.sums = (struct sums){own + l->hi,      own + l->lo, own + l->ones_hi,
-                                own + l->ones_lo, it.sums.ld,  it.sums.folded};
+        it.sums = (struct sums){.hi = own + l->hi,
+                                .lo = own + l->lo,
+                                .ones_hi = own + l->ones_hi,
+                                .ones_lo = own + l->ones_lo,
+                                .ld = it.sums.ld,
+                                .folded = it.sums.folded};
     return it;
 }
 
@@ -63,6 +68,12 @@ static void copy_sums(const struct sums *to, const struct sums *from, const stru
 
 /* Stages have whole tiles of so many features. */
 #define STAGE_UNIT 6
+
+/* A border between features that parts no pair. */
+static size_t whole_pairs(const struct tsa_plan *plan, size_t f)
+{
+    return f > plan->high && f < plan->mono.total ? f - (f - plan->high) % 2 : f;
+}
 
 /* The features of a stage. The window takes the last one as much time as some features would
  * (measured), so that it has fewer, or none. */
@@ -91,7 +102,8 @@ static void stage_features(const struct tsa_call *call, const struct relay *rela
     }
     p->from *= STAGE_UNIT;
     p->to *= STAGE_UNIT;
-    p->to = p->to < plan->mono.total ? p->to : plan->mono.total;
+    p->from = whole_pairs(plan, p->from);
+    p->to = whole_pairs(plan, p->to < plan->mono.total ? p->to : plan->mono.total);
 }
 
 /* What the stage will read next: the next chunk, and what the stage before it has left. */
@@ -209,4 +221,5 @@ static void prefill_relay(const struct tsa_call *call, size_t index)
     const struct item stage = stage_item(call, &relay, 0);
     if (!span_is_full(call, &last))
         window_copy(plan, &it.window, &stage.window, last.at + last.n);
+    round_items(call, &index, 1);
 }

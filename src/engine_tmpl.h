@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The schedule, for one arithmetic type: what is computed when, by which thread. Included by
  * engine_f32.c and engine_f64.c, which define T, OTHER (the other type that tensors may hold),
- * TSA_DTYPE, KERNELS(plan) and ENGINE.
+ * TSA_DTYPE, KERNELS(plan), PAIRS(plan) and ENGINE.
  *
  * Work items are (sequence, kv head). Items that fill the team run serially, each on one thread;
  * otherwise the team works on an item together, in a relay or in waves of chunks. Bits do not
@@ -69,8 +69,11 @@ static void prefill_item(const struct tsa_call *call, T *room, size_t index)
         }
         at = full ? 0 : at + n;
         t += n;
-        it.sums.folded |= full;
+        if (full)
+            set_folded(&it.sums);
     }
+    if (it.open + (it.end - it.t) >= plan->chunk)
+        tsa_state_round(plan, it.state, call->layer, it.g, 0, 1);
 }
 
 /* -- teams ----------------------------------------------------------------------------------- */
@@ -93,6 +96,35 @@ static void run_tasks(const struct tsa_call *call, size_t queue, size_t count, t
 {
     const struct tasks tasks = {call, run};
     tsa_team_run(&call->team, queue, count, run_task, &tasks);
+}
+
+static bool item_folds(const struct tsa_call *call, const struct item *it)
+{
+    return it->open + (it->end - it->t) >= call->plan->chunk;
+}
+
+/* Part of an item's sums as pairs: after the folds of this call. */
+static void round_task(const struct tsa_call *call, T *room, size_t index)
+{
+    const size_t parts = call->team.threads, *items = call->work;
+    const struct item it = item_at(call, items ? items[index / parts] : index / parts);
+    (void)room;
+    if (item_folds(call, &it))
+        tsa_state_round(call->plan, it.state, call->layer, it.g, index % parts, parts);
+}
+
+/* The sums as pairs of items that the team has folded: of these, or of 0 .. count-1 if NULL. */
+static void round_items(const struct tsa_call *call, const size_t *items, size_t count)
+{
+    struct tsa_call phase = *call;
+    bool any = false;
+    for (size_t i = 0; i < count && !any; i++) {
+        const struct item it = item_at(call, items ? items[i] : i);
+        any = it.state->head.pairs > 0 && item_folds(call, &it);
+    }
+    phase.work = items;
+    if (any)
+        run_tasks(&phase, 0, count * call->team.threads, round_task);
 }
 
 #include "engine_token_tmpl.h"

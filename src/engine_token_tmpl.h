@@ -23,6 +23,61 @@ static void token_queries(const struct tsa_call *call, T *room, const struct tok
     }
 }
 
+/* The chains over features in pairs, of rows whose psi are in pairs. A row whose state keeps no
+ * pairs goes alone, block by block. */
+static void token_pairs(const struct tsa_plan *plan, T *room, const struct sums *const *sums,
+                        size_t rows, size_t c0, size_t c1)
+{
+    const struct tsa_room *r = &plan->room;
+    const size_t total = plan->mono.total, last = tsa_block_count(plan);
+    const ptrdiff_t ldv = (ptrdiff_t)plan->layout.ldv, ldp = (ptrdiff_t)r->ld_psi;
+    const T *psi = room + r->psi_pairs, *hi[TSA_TOKEN_ROWS], *ones[TSA_TOKEN_ROWS];
+    T *acc = room + r->acc, *den = room + r->den;
+    size_t kept = 0;
+    for (; kept < rows && sums[kept]->pairs; kept++) {
+        hi[kept] = sums[kept]->pairs + c0;
+        ones[kept] = sums[kept]->ones_pairs;
+    }
+    if (kept == rows) {
+        PAIRS(plan)->decode_state(rows, c1 - c0, half_of(total - plan->high), psi, ldp, hi, ldv,
+                                  ones, acc, ldv, den, 1);
+        return;
+    }
+    for (size_t i = 0; i < rows; i++)
+        for (size_t at = last, f0 = total, f1; f0 > plan->high;) {
+            tsa_block_at(plan, --at, &f0, &f1);
+            const struct block b = block_of(plan, room, sums[i], f0, f1);
+            const T *block_hi = b.hi + c0;
+            PAIRS(plan)->decode_state(1, c1 - c0, b.steps,
+                                      psi + (ptrdiff_t)i * ldp + (f0 - plan->high) / 2, ldp,
+                                      &block_hi, ldv, &b.ones, acc + (ptrdiff_t)i * ldv, ldv,
+                                      den + i, f1 == total);
+        }
+}
+
+/* The chains over the features of rows, whose psi wait in room; the rows' acc and den. */
+static void token_sums(const struct tsa_plan *plan, T *room, const struct sums *const *sums,
+                       size_t rows, size_t c0, size_t c1)
+{
+    const struct tsa_room *r = &plan->room;
+    const size_t total = plan->mono.total;
+    const ptrdiff_t ldv = (ptrdiff_t)plan->layout.ldv, ldp = (ptrdiff_t)r->ld_psi;
+    const T *hi[TSA_TOKEN_ROWS], *ones[TSA_TOKEN_ROWS];
+    if (plan->high < total) {
+        PAIRS(plan)->pair_cols(rows, total - plan->high, room + r->psi + plan->high, ldp,
+                               room + r->psi_pairs, ldp);
+        token_pairs(plan, room, sums, rows, c0, c1);
+    }
+    if (plan->high == 0)
+        return;
+    for (size_t i = 0; i < rows; i++) {
+        hi[i] = sums[i]->hi + c0;
+        ones[i] = sums[i]->ones_hi;
+    }
+    KERNELS(plan)->decode_state(rows, c1 - c0, plan->high, room + r->psi, ldp, hi, ldv, ones,
+                                room + r->acc, ldv, room + r->den, plan->high == total);
+}
+
 /* Their outputs, value columns c0 .. c1-1 of the padded ones: features, weights of the windows, the
  * chains over the sums of all rows together, then those over the windows. These hold `more` tokens
  * than the states count. */
@@ -33,7 +88,7 @@ static void token_outputs(const struct tsa_call *call, T *room, const struct tok
     const struct tsa_room *r = &plan->room;
     const ptrdiff_t ldv = (ptrdiff_t)plan->layout.ldv;
     T *acc = room + r->acc, *den = room + r->den, *w = room + r->weights, *q = room + r->qbase;
-    const T *hi[TSA_TOKEN_ROWS], *ones[TSA_TOKEN_ROWS];
+    const struct sums *sums[TSA_TOKEN_ROWS];
     const size_t ldw = tsa_round_up(plan->chunk, TSA_ROW_PAD);
     const size_t width = (c1 < plan->dv ? c1 : plan->dv) - c0;
     size_t rows = 0; /* of psi, acc and den */
@@ -42,15 +97,13 @@ static void token_outputs(const struct tsa_call *call, T *room, const struct tok
         const struct coefficients c = coefficients_of(plan, tokens[i].h);
         if (it->sums.folded) {
             KERNELS(plan)->psi_k(&plan->mono, q, c.weight, room + r->psi + rows * r->ld_psi);
-            hi[rows] = it->sums.hi + c0;
-            ones[rows++] = it->sums.ones_hi;
+            sums[rows++] = &it->sums;
         }
         KERNELS(plan)->decode_scores(it->open + more, plan->d, it->window.kt, it->window.ldk, q,
                                      plan->terms, c.coef, w + i * ldw);
     }
     if (rows > 0)
-        KERNELS(plan)->decode_state(rows, c1 - c0, plan->mono.total, room + r->psi,
-                                    (ptrdiff_t)r->ld_psi, hi, ldv, ones, acc, ldv, den, 1);
+        token_sums(plan, room, sums, rows, c0, c1);
     for (size_t i = 0; i < n; i++) {
         const struct item *it = tokens[i].item;
         ptrdiff_t stride;
@@ -99,8 +152,10 @@ static void token_items(const struct tsa_call *call, T *room, const struct item 
         token_outputs(call, room, tokens, n, more, 0, plan->layout.ldv);
     }
     for (size_t i = 0; more && i < count; i++)
-        if (items[i].open + 1 == plan->chunk)
+        if (items[i].open + 1 == plan->chunk) {
             fold_window(plan, room, &items[i].sums, &items[i].window, NULL);
+            tsa_state_round(plan, items[i].state, call->layer, items[i].g, 0, 1);
+        }
 }
 
 /* Kv heads of a task, unless that leaves threads idle. */
@@ -173,8 +228,10 @@ static void decode_columns(const struct tsa_call *call)
         append(call, room_at(call, 0), &item, &item.window, item.open, item.t, 1, false);
     }
     run_tasks(call, 0, items * column_parts(call), column_task);
-    if (call->k)
+    if (call->k) {
         run_tasks(call, 0, items * call->team.threads, fold_task);
+        round_items(call, NULL, items);
+    }
 }
 
 static void decode(const struct tsa_call *call)

@@ -15,12 +15,10 @@ static void slot_views(const struct tsa_call *call, size_t index, struct sums *s
 {
     T *slot = room_at(call, call->team.threads) + index * call->plan->slot.total;
     const struct tsa_layout *l = &call->plan->layout;
-    *s = (struct sums){slot + call->plan->slot.sums,
-                       NULL,
-                       slot + call->plan->slot.ones,
-                       NULL,
-                       (ptrdiff_t)l->ldv,
-                       true};
+    *s = (struct sums){.hi = slot + call->plan->slot.sums,
+                       .ones_hi = slot + call->plan->slot.ones,
+                       .ld = (ptrdiff_t)l->ldv,
+                       .folded = true};
     *w = (struct window){slot + call->plan->slot.kt, slot + call->plan->slot.v, (ptrdiff_t)l->ldk,
                          (ptrdiff_t)l->ldv};
 }
@@ -121,4 +119,5 @@ static void prefill_waves(const struct tsa_call *call, const size_t *items, size
             run_tasks(&phase, 0, slots * plan->group, wave_outputs);
         }
     }
+    round_items(call, items, count);
 }

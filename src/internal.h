@@ -78,7 +78,9 @@ void tsa_release(const struct tsa_allocator *a, void *memory, size_t bytes);
 /* Where the parts of one kv head of one layer lie, in elements from the start of its block. */
 struct tsa_layout {
     size_t features, ldv, window, ldk; /* window: slots; ldk: padded slots */
+    size_t high;                       /* first feature that is also kept as pairs */
     size_t hi, lo, ones_hi, ones_lo, kt, v;
+    size_t pairs, ones_pairs; /* of features high .. features-1, hi and ones_hi rounded to bf16 */
     size_t head_elements; /* size of the block of one kv head */
 };
 
@@ -91,7 +93,8 @@ struct tsa_state_head { /* head of every state, then one tsa_layer_head per laye
     uint64_t owner; /* address of a state in library memory, else 0 */
     uint64_t mark;  /* used while a call looks for duplicates */
     uint64_t fold;  /* chunk of the plan that last wrote: open windows fold at this length */
-    uint64_t reserved[4];
+    uint64_t pairs; /* 0, or 1 + the lowest degree whose sums are also kept as pairs of bf16 */
+    uint64_t reserved[3];
 };
 struct tsa_layer_head {
     uint64_t tokens; /* absorbed */
@@ -104,15 +107,19 @@ struct tsa_state {
 
 /* Valid sizes only: tsa_plan_create has refused the others by tsa_state_bytes_double. */
 void tsa_layout_init(struct tsa_layout *l, size_t d, size_t dv, size_t terms, size_t chunk,
-                     size_t elem);
+                     size_t elem, size_t pairs);
 /* The layout of a state that exists: its own chunk and terms, not those of a plan. */
 void tsa_state_layout(const struct tsa_state *s, struct tsa_layout *l);
 /* Bytes of a state in double, where no shape overflows; to judge a shape, not to allocate. */
 double tsa_state_bytes_double(size_t d, size_t dv, size_t terms, size_t chunk, size_t elem,
-                              size_t kv_heads, size_t layers);
+                              size_t kv_heads, size_t layers, bool pairs);
 /* The exact bytes, once the estimate is known to be within the limit. */
 size_t tsa_state_bytes_exact(const struct tsa_layout *l, size_t elem, size_t kv_heads,
                              size_t layers);
+/* After a change of the sums of one kv head: what the state keeps as pairs, if anything, follows
+ * them, for share `part` of `parts`. */
+void tsa_state_round(const struct tsa_plan *plan, const struct tsa_state *s, size_t layer,
+                     size_t kv_head, size_t part, size_t parts);
 #define TSA_MAX_STATE_BYTES ((size_t)PTRDIFF_MAX / 4)
 
 /* First element of the block of one kv head of one layer; the parts lie as *l says. */
@@ -189,6 +196,9 @@ struct tsa_room {
     size_t turned, vt, local_t; /* [tile][block] of phi, [keys / tile][dv][tile] of v,
                                    [ldv][block] of local: only if the plan turns its updates */
     size_t ones;    /* [block]: their ones column */
+    size_t psi_pairs; /* [block / 2][tile], [block][tile / 2] or [token rows][ld_psi] */
+    size_t v_pairs;   /* [keys / 2][ldv], or [keys / tile][dv][tile / 2] if turned */
+    size_t hi_pairs, ones_pairs; /* [block / 2][ldv], [block / 2] */
     size_t rows;    /* [queries][max(d, dv)]: rows of another dtype */
     struct tsa_softmax_room softmax;
     size_t total; /* elements */
@@ -203,6 +213,10 @@ struct tsa_slot {
 
 /* Sizes from the plan's shape; false if the bytes do not fit. */
 bool tsa_room_init(struct tsa_plan *plan);
+
+/* Blocks of features, of which none has features on both sides of plan->high. */
+size_t tsa_block_count(const struct tsa_plan *plan);
+void tsa_block_at(const struct tsa_plan *plan, size_t index, size_t *f0, size_t *f1);
 
 /* -- plan (plan.c) --------------------------------------------------------------------------- */
 
@@ -228,8 +242,10 @@ struct tsa_plan {
     bool large;          /* sums that do not stay in the second-level cache */
     size_t block;        /* features per block of the chunk loop (multiple of TSA_ROW_PAD) */
     enum tsa_compute compute; /* what runs: not TSA_COMPUTE_FASTEST */
-    size_t high;              /* first feature with bf16 operands; mono.total: none */
+    size_t high;              /* first feature whose products have bf16 operands; or mono.total */
     const struct tsa_pairs_f32 *pairs; /* their kernels */
+    bool pairs_in_hardware;
+    uint64_t kept;            /* what states of this plan have in head.pairs */
     size_t wave;         /* 0; tests want the whole team on each item: 1 in a relay, 2 and more in
                             waves of so many chunks */
     size_t coef_sets;    /* 1 or heads */

@@ -88,6 +88,20 @@ static size_t tsa_default_block(size_t features)
     return features < block ? tsa_round_up(features, TSA_ROW_PAD) : block;
 }
 
+size_t tsa_block_count(const struct tsa_plan *plan)
+{
+    const size_t low = (plan->high + plan->block - 1) / plan->block;
+    return low + (plan->mono.total - plan->high + plan->block - 1) / plan->block;
+}
+
+void tsa_block_at(const struct tsa_plan *plan, size_t index, size_t *f0, size_t *f1)
+{
+    const size_t low = (plan->high + plan->block - 1) / plan->block;
+    const size_t end = index < low ? plan->high : plan->mono.total;
+    *f0 = index < low ? index * plan->block : plan->high + (index - low) * plan->block;
+    *f1 = end - *f0 < plan->block ? end : *f0 + plan->block;
+}
+
 /* -- checks ------------------------------------------------------------------------------- */
 
 static enum tsa_status invalid(struct tsa_error *err, const char *argument, size_t wanted,
@@ -248,14 +262,24 @@ static void choose_lanes(struct tsa_plan *p)
     p->turn_query = p->lanes > 1 && (p->turn_update || p->dv <= p->lanes);
 }
 
+/* Does rounding to bf16 pay? */
+static bool mixed_is_faster(const struct tsa_plan *p)
+{
+    return p->dtype == TSA_F32 && p->chunk % 2 == 0 && p->pairs_in_hardware;
+}
+
 /* Which degrees have bf16 operands. */
 static void choose_compute(struct tsa_plan *p, const struct tsa_options *o)
 {
     p->compute = TSA_COMPUTE_F32;
     p->high = p->mono.total;
-    if (o->compute == TSA_COMPUTE_MIXED && o->exact_degrees < p->terms) {
+    p->pairs = tsa_pairs_for(p->isa, &p->pairs_in_hardware);
+    const bool mixed = o->compute == TSA_COMPUTE_FASTEST ? mixed_is_faster(p)
+                                                         : o->compute == TSA_COMPUTE_MIXED;
+    if (mixed && o->exact_degrees < p->terms) {
         p->compute = TSA_COMPUTE_MIXED;
         p->high = p->mono.start[o->exact_degrees];
+        p->kept = 1 + o->exact_degrees;
     }
 }
 
@@ -284,18 +308,20 @@ static enum tsa_status set_scalars(struct tsa_plan *p, const struct tsa_options 
     p->execute_user = o->execute_user;
 
     double bytes =
-        tsa_state_bytes_double(p->d, p->dv, p->terms, p->chunk, p->elem, p->kv_heads, p->layers);
+        tsa_state_bytes_double(p->d, p->dv, p->terms, p->chunk, p->elem, p->kv_heads, p->layers,
+                               o->compute != TSA_COMPUTE_F32);
     /* The estimate errs by a few roundings; what passes here fits size_t without doubt. */
     if (bytes > (double)TSA_MAX_STATE_BYTES || !tsa_monomials_init(&p->mono, p->d, p->terms))
         return too_large(err, p, bytes);
-    tsa_layout_init(&p->layout, p->d, p->dv, p->terms, p->chunk, p->elem);
-    p->state_bytes = tsa_state_bytes_exact(&p->layout, p->elem, p->kv_heads, p->layers);
-    p->block = tsa_default_block(p->mono.total);
     enum tsa_status status = tsa_isa_find(o->isa, &p->isa, err);
     if (status != TSA_OK)
         return status;
     choose_lanes(p);
     choose_compute(p, o);
+    tsa_layout_init(&p->layout, p->d, p->dv, p->terms, p->chunk, p->elem,
+                    (size_t)p->kept);
+    p->state_bytes = tsa_state_bytes_exact(&p->layout, p->elem, p->kv_heads, p->layers);
+    p->block = tsa_default_block(p->mono.total);
     if (!tsa_room_init(p))
         return tsa_fail(err, TSA_EOVERFLOW, "chunk",
                         "the scratch of one thread does not fit in "

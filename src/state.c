@@ -13,9 +13,9 @@ static const char state_magic[8] = {'T', 'S', 'A', 's', 't', 'a', 't', '1'};
 /* -- layout ------------------------------------------------------------------------------- */
 
 void tsa_layout_init(struct tsa_layout *l, size_t d, size_t dv, size_t terms, size_t chunk,
-                     size_t elem)
+                     size_t elem, size_t pairs)
 {
-    size_t ones;
+    size_t ones, rows;
     l->features = tsa_features(d, terms);
     l->ldv = tsa_round_up(dv, TSA_ALIGN / elem);
     l->window = chunk;
@@ -27,7 +27,11 @@ void tsa_layout_init(struct tsa_layout *l, size_t d, size_t dv, size_t terms, si
     l->ones_lo = l->ones_hi + ones;
     l->kt = l->ones_lo + ones;
     l->v = l->kt + d * l->ldk;
-    l->head_elements = l->v + chunk * l->ldv;
+    l->high = pairs == 0 ? l->features : pairs == 1 ? 0 : tsa_features(d, pairs - 1);
+    rows = (l->features - l->high + 1) / 2;
+    l->pairs = l->v + chunk * l->ldv;
+    l->ones_pairs = l->pairs + rows * l->ldv;
+    l->head_elements = l->ones_pairs + tsa_round_up(rows, TSA_ROW_PAD);
 }
 
 static size_t element_bytes(uint32_t dtype)
@@ -39,11 +43,11 @@ void tsa_state_layout(const struct tsa_state *s, struct tsa_layout *l)
 {
     const struct tsa_state_head *head = &s->head;
     tsa_layout_init(l, (size_t)head->d, (size_t)head->dv, head->terms, (size_t)head->chunk,
-                    element_bytes(head->dtype));
+                    element_bytes(head->dtype), (size_t)head->pairs);
 }
 
 double tsa_state_bytes_double(size_t d, size_t dv, size_t terms, size_t chunk, size_t elem,
-                              size_t kv_heads, size_t layers)
+                              size_t kv_heads, size_t layers, bool pairs)
 {
     double features = 1, count = 1;
     for (size_t m = 1; m < terms; m++) {
@@ -51,7 +55,7 @@ double tsa_state_bytes_double(size_t d, size_t dv, size_t terms, size_t chunk, s
         features += count;
     }
     double row = (double)dv + TSA_ALIGN / (double)elem;
-    double head = 2 * features * (row + 1) + 4 * TSA_ROW_PAD +
+    double head = (pairs ? 2.5 : 2) * features * (row + 1) + 4 * TSA_ROW_PAD +
                   (double)d * ((double)chunk + TSA_ROW_PAD) + (double)chunk * row;
     return (double)layers * ((double)kv_heads * head * (double)elem + 16) + 256;
 }
@@ -124,7 +128,8 @@ static bool is_state(const struct tsa_state_head *h)
 {
     return memcmp(h->magic, state_magic, sizeof state_magic) == 0 && h->terms >= 1 &&
            h->terms <= TSA_MAX_TERMS && h->chunk >= 1 && h->chunk <= TSA_MAX_CHUNK &&
-           h->fold >= 1 && h->fold <= h->chunk;
+           h->fold >= 1 && h->fold <= h->chunk &&
+           h->pairs <= (h->dtype == TSA_F32 ? h->terms : 0);
 }
 
 static size_t longest_window(const struct tsa_state *s)
@@ -226,6 +231,7 @@ static void make_empty(const struct tsa_plan *p, struct tsa_state *s)
     h->kv_heads = p->kv_heads;
     h->layers = p->layers;
     h->chunk = h->fold = p->chunk;
+    h->pairs = p->kept;
     h->bytes = p->state_bytes;
 }
 
@@ -357,9 +363,29 @@ enum tsa_status tsa_state_copy(const struct tsa_plan *plan, struct tsa_state *ds
             tsa_block_copy(plan->elem, plan->d, plan->mono.total, w,
                            tsa_state_block(dst, &dl, plan->elem, layer, g), &dl,
                            tsa_state_block(src, &sl, plan->elem, layer, g), &sl);
+        for (size_t g = 0; g < plan->kv_heads; g++)
+            tsa_state_round(plan, dst, layer, g, 0, 1);
     }
     dst->head.fold = plan->chunk;
     return tsa_succeed(err);
+}
+
+void tsa_state_round(const struct tsa_plan *plan, const struct tsa_state *s, size_t layer,
+                     size_t kv_head, size_t part, size_t parts)
+{
+    struct tsa_layout l;
+    if (s->head.pairs == 0)
+        return;
+    tsa_state_layout(s, &l);
+    float *block = tsa_state_block(s, &l, sizeof *block, layer, kv_head);
+    const size_t pairs = (l.features - l.high + 1) / 2, last = l.features - l.high;
+    const size_t p0 = pairs * part / parts, p1 = pairs * (part + 1) / parts;
+    const size_t end = 2 * p1 < last ? 2 * p1 : last, rows = end - 2 * p0;
+    const ptrdiff_t ldv = (ptrdiff_t)l.ldv;
+    plan->pairs->pair_rows(rows, l.ldv, block + l.hi + (l.high + 2 * p0) * l.ldv, ldv,
+                           block + l.pairs + p0 * l.ldv, ldv);
+    if (part == 0)
+        plan->pairs->pair_cols(1, last, block + l.ones_hi + l.high, 0, block + l.ones_pairs, 0);
 }
 
 uint64_t tsa_state_tokens(const struct tsa_state *state, size_t layer)

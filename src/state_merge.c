@@ -10,7 +10,7 @@
 
 /* Elements of the arrays that folding a window needs. */
 struct scratch_sizes {
-    size_t base, phi, sums, ones, total;
+    size_t base, phi, pairs, sums, ones, total;
 };
 
 /* false if they do not fit in size_t. */
@@ -18,10 +18,15 @@ static bool scratch_sizes(const struct tsa_plan *p, struct scratch_sizes *s)
 {
     size_t block = tsa_round_up(p->block, TSA_ROW_PAD), sum;
     s->phi = block * TSA_TILE_TOKENS;
+    s->pairs = 0;
+    if (p->high < p->mono.total &&
+        !tsa_size_mul(TSA_TILE_TOKENS / 2, block + p->layout.ldv, &s->pairs))
+        return false;
     s->ones = block + TSA_ROW_PAD;
     return tsa_size_mul(p->mono.rows, p->room.keys, &s->base) &&
            tsa_size_mul(block, p->layout.ldv, &s->sums) && tsa_size_mul(s->sums, 3, &sum) &&
-           tsa_size_add(sum, 3 * s->ones + s->phi, &sum) && tsa_size_add(sum, s->base, &s->total);
+           tsa_size_add(sum, 3 * s->ones + s->phi, &sum) && tsa_size_add(sum, s->pairs, &sum) &&
+           tsa_size_add(sum, s->base, &s->total);
 }
 
 /* Many states on their way into one. */
@@ -56,14 +61,19 @@ static size_t first_with_tokens(const struct reduction *r, size_t from, size_t t
     return from;
 }
 
+/* Only f32 plans have any. */
+#define TSA_PAIRS_OF(p) ((const struct TSA_PAIRS *)(const void *)(p)->pairs)
+
 #define T float
 #define TSA_KERNELS tsa_kernels_f32
+#define TSA_PAIRS tsa_pairs_f32
 #define TSA_TABLE f32
 #define TSA_NAME(x) x##_f32
 #include "state_merge_tmpl.h"
 
 #define T double
 #define TSA_KERNELS tsa_kernels_f64
+#define TSA_PAIRS tsa_pairs_f64
 #define TSA_TABLE f64
 #define TSA_NAME(x) x##_f64
 #include "state_merge_tmpl.h"
@@ -98,6 +108,7 @@ static void merge_layer(const struct tsa_plan *p, struct tsa_state *dst,
             merge_block_f32(p, a, dl, b, sl, (size_t)from.window, scratch);
         else
             merge_block_f64(p, a, dl, b, sl, (size_t)from.window, scratch);
+        tsa_state_round(p, dst, layer, g, 0, 1);
     }
     if (to->tokens == 0)
         to->window = from.window;
@@ -147,10 +158,9 @@ static void reduce_task(const void *argument, size_t thread, size_t index)
 {
     const struct reduction *r = argument;
     const struct tsa_plan *p = r->plan;
-    const size_t head = index / r->blocks, f0 = index % r->blocks * p->block;
-    const size_t left = p->mono.total - f0;
-    const struct range at = {head / p->kv_heads, head % p->kv_heads, f0,
-                             f0 + (left < p->block ? left : p->block)};
+    const size_t head = index / r->blocks;
+    struct range at = {head / p->kv_heads, head % p->kv_heads, 0, 0};
+    tsa_block_at(p, index % r->blocks, &at.f0, &at.f1);
     void *scratch = r->scratch + thread * r->stride;
     if (p->dtype == TSA_F32)
         reduce_range_f32(r, scratch, &at);
@@ -220,7 +230,7 @@ enum tsa_status tsa_state_reduce(const struct tsa_plan *plan, struct tsa_state *
     size_t levels = 1, elements, bytes;
     for (size_t n = count; n > 1; n -= n / 2) /* one per halving, rounded up */
         levels++;
-    r.blocks = (plan->mono.total + plan->block - 1) / plan->block;
+    r.blocks = tsa_block_count(plan);
     const size_t tasks = plan->layers * plan->kv_heads * r.blocks;
     struct tsa_team team = {.plan = plan, .threads = tsa_team_threads(plan)};
     if ((double)plan->state_bytes * (double)count < TSA_SPLIT_BYTES / 2)
@@ -240,8 +250,11 @@ enum tsa_status tsa_state_reduce(const struct tsa_plan *plan, struct tsa_state *
     const struct tsa_fpenv saved = tsa_fpenv_enter();
     tsa_team_run(&team, 0, tasks, reduce_task, &r);
     tsa_fpenv_leave(saved);
-    for (size_t layer = 0; layer < plan->layers; layer++)
+    for (size_t layer = 0; layer < plan->layers; layer++) {
         reduce_windows(&r, layer);
+        for (size_t g = 0; g < plan->kv_heads; g++)
+            tsa_state_round(plan, dst, layer, g, 0, 1);
+    }
     dst->head.fold = plan->chunk;
     tsa_release(&plan->allocator, memory, bytes);
     return tsa_succeed(err);

@@ -6,6 +6,7 @@
 /* Arrays of one call, carved out of its scratch. */
 struct TSA_NAME(arrays) {
     T *base, *phi;                     /* monomials of the window's keys: lower ones, a block */
+    T *pairs;                          /* [block][tile / 2], then values [tile / 2][ldv] */
     T *hi, *lo, *local;                /* [block][ldv] */
     T *ones_hi, *ones_lo, *ones_local; /* [block] */
 };
@@ -16,7 +17,8 @@ static void TSA_NAME(carve)(const struct tsa_plan *p, T *scratch, struct TSA_NAM
     scratch_sizes(p, &s);
     a->base = scratch;
     a->phi = a->base + s.base;
-    a->hi = a->phi + s.phi;
+    a->pairs = a->phi + s.phi;
+    a->hi = a->pairs + s.pairs;
     a->lo = a->hi + s.sums;
     a->local = a->lo + s.sums;
     a->ones_hi = a->local + s.sums;
@@ -70,9 +72,19 @@ static void TSA_NAME(fold_window)(const struct tsa_plan *p, const T *block,
         size_t n = w - t < TSA_TILE_TOKENS ? w - t : TSA_TILE_TOKENS;
         k->psi_t(&p->mono, f0, f1, n, a->base + t * p->mono.rows, TSA_TILE_TOKENS, NULL,
                  a->phi, TSA_TILE_TOKENS);
-        k->turn(count, n, a->phi, TSA_TILE_TOKENS, a->ones_local, t == 0, NULL, 0);
-        k->update(count, l->ldv, n, a->phi, block + l->v + t * l->ldv, ldv, a->local, ldv,
-                  t == 0, NULL);
+        const T *v = block + l->v + t * l->ldv;
+        if (f0 < p->high) {
+            k->turn(count, n, a->phi, TSA_TILE_TOKENS, a->ones_local, t == 0, NULL, 0);
+            k->update(count, l->ldv, n, a->phi, v, ldv, a->local, ldv, t == 0, NULL);
+            continue;
+        }
+        const struct TSA_PAIRS *pairs = TSA_PAIRS_OF(p);
+        const size_t half = (n + 1) / 2;
+        T *v_pairs = a->pairs + p->block * (TSA_TILE_TOKENS / 2);
+        pairs->pair_cols(count, n, a->phi, TSA_TILE_TOKENS, a->pairs, TSA_TILE_TOKENS / 2);
+        pairs->pair_rows(n, l->ldv, v, ldv, v_pairs, ldv);
+        pairs->turn(count, half, a->pairs, TSA_TILE_TOKENS / 2, a->ones_local, t == 0, NULL, 0);
+        pairs->update(count, l->ldv, half, a->pairs, v_pairs, ldv, a->local, ldv, t == 0, NULL);
     }
     k->fold(sums, rows->hi, rows->lo, a->local, NULL);
     k->fold(count, rows->ones_hi, rows->ones_lo, a->ones_local, NULL);
@@ -108,8 +120,9 @@ static void TSA_NAME(merge_block)(const struct tsa_plan *p, void *to, const stru
     struct TSA_NAME(arrays) a;
     TSA_NAME(carve)(p, scratch, &a);
     TSA_NAME(window_base)(p, src, sl, w, &a);
-    for (size_t f0 = 0; f0 < features; f0 += p->block) {
-        size_t f1 = features - f0 < p->block ? features : f0 + p->block;
+    for (size_t i = 0; i < tsa_block_count(p); i++) {
+        size_t f0, f1;
+        tsa_block_at(p, i, &f0, &f1);
         TSA_NAME(folded)(p, src, sl, w, f0, f1, &a);
         T *hi = dst + dl->hi + f0 * dl->ldv, *lo = dst + dl->lo + f0 * dl->ldv;
         k->merge((f1 - f0) * dl->ldv, hi, lo, a.hi, a.lo);
@@ -227,6 +240,7 @@ static void TSA_NAME(reduce_range)(const struct reduction *r, void *scratch, con
 }
 
 #undef T
+#undef TSA_PAIRS
 #undef TSA_KERNELS
 #undef TSA_TABLE
 #undef TSA_NAME

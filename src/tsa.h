@@ -99,14 +99,13 @@ enum tsa_basis {
 
 /** How the products of features and sums are computed. */
 enum tsa_compute {
-    TSA_COMPUTE_F32 = 0,    /**< in the plan's dtype, all of them */
-    TSA_COMPUTE_MIXED = 1,  /**< degrees from exact_degrees on from bf16 operands, added in f32; the
-                                 window, lower degrees and the sums themselves in f32. Sums of degree
-                                 m weigh c_m x^m: this costs little where |q.k|/a is below 1, and
-                                 must not be used where it is large (doc/accuracy.md) */
-    TSA_COMPUTE_FASTEST = 2 /**< TSA_COMPUTE_MIXED where it is faster on this machine for this shape,
-                                 else TSA_COMPUTE_F32; tsa_plan_compute() tells. Outputs of two
-                                 machines may then differ */
+    TSA_COMPUTE_F32 = 0,   /**< in the plan's dtype, all of them */
+    TSA_COMPUTE_MIXED = 1, /**< degrees from exact_degrees on from bf16 operands, added in f32;
+                                lower degrees, the window and the sums themselves in f32. Degree m
+                                weighs c_m x^m: this costs little where |q.k|/a is below 1, and
+                                must not be used where it is large (doc/accuracy.md) */
+    TSA_COMPUTE_FASTEST = 2 /**< mixed where that is faster on this machine for this shape, else
+                                 f32: tsa_plan_compute() tells. Two machines may then differ */
 };
 
 /** Flags of struct tsa_options. */
@@ -176,7 +175,7 @@ struct tsa_options {
     size_t max_tokens;
     /** Default TSA_COMPUTE_F32. TSA_COMPUTE_MIXED wants dtype TSA_F32 and an even chunk. */
     enum tsa_compute compute;
-    /** Degrees 0 .. exact_degrees-1 are computed in f32 whatever `compute` says: 0..8, default 2. */
+    /** Degrees 0 .. exact_degrees-1 stay in f32 whatever `compute` says: 0..8, default 2. */
     unsigned exact_degrees;
     void *reserved[4]; /**< must be NULL */
 };
@@ -206,8 +205,8 @@ TSA_API size_t tsa_plan_chunk(const struct tsa_plan *plan);
 /** The instruction set that the plan uses: a string constant such as "avx512", "" for NULL.
  *  Thread-safe. */
 TSA_API const char *tsa_plan_isa(const struct tsa_plan *plan);
-/** TSA_COMPUTE_MIXED if some products of the plan have bf16 operands, else TSA_COMPUTE_F32, also for
- *  NULL. Thread-safe. */
+/** TSA_COMPUTE_MIXED if some products of the plan have bf16 operands, else TSA_COMPUTE_F32; that
+ *  for NULL. Thread-safe. */
 TSA_API enum tsa_compute tsa_plan_compute(const struct tsa_plan *plan);
 /** The degrees 0 .. m-1 that the plan computes in its dtype: m = terms without bf16 operands; 0 for
  *  NULL. Thread-safe. */

@@ -106,7 +106,9 @@ bool tsa_room_init(struct tsa_plan *plan)
     room->ld_psi = tsa_round_up(plan->mono.total, TSA_ROW_PAD) + spill;
     const size_t widest = plan->d > plan->dv ? plan->d : plan->dv;
     const size_t tokens = room->heads * room->queries;
-    size_t base, token_base, psi, token_psi, weights, token_weights;
+    const bool mixed = plan->high < plan->mono.total;
+    size_t base, token_base, psi, token_psi, weights, token_weights, psi_pairs;
+    psi_pairs = plan->block / 2 * tile;
     if (!tsa_size_mul(plan->mono.rows + 1, tokens, &base) ||
         !tsa_size_mul(TSA_TOKEN_ROWS, room->ld_base, &token_base) ||
         !tsa_size_mul(plan->block, tile, &psi) ||
@@ -124,6 +126,11 @@ bool tsa_room_init(struct tsa_plan *plan)
         !add(&room->total, &room->vt, plan->turn_update ? room->keys : 0, plan->dv) ||
         !add(&room->total, &room->local_t, plan->turn_update ? plan->block : 0, l->ldv) ||
         !add(&room->total, &room->ones, plan->block + TSA_ROW_PAD, 1) ||
+        !add(&room->total, &room->psi_pairs,
+             !mixed ? 0 : psi_pairs > token_psi ? psi_pairs : token_psi, 1) ||
+        !add(&room->total, &room->v_pairs, mixed ? room->keys / 2 : 0, l->ldv) ||
+        !add(&room->total, &room->hi_pairs, mixed ? plan->block / 2 : 0, l->ldv) ||
+        !add(&room->total, &room->ones_pairs, mixed ? plan->block / 2 + TSA_ROW_PAD : 0, 1) ||
         !add(&room->total, &room->rows, room->queries, widest) ||
         !softmax_room_init(plan, &room->softmax))
         return false;
@@ -181,7 +188,7 @@ size_t tsa_relay_slots(const struct tsa_plan *plan, size_t threads)
 size_t tsa_stage_elements(const struct tsa_plan *plan)
 {
     const struct tsa_layout *l = &plan->layout;
-    const size_t elements = l->head_elements - (plan->large ? l->kt : 0);
+    const size_t elements = l->pairs - (plan->large ? l->kt : 0); /* window, sums */
     return tsa_round_up(elements, TSA_MAX_LANES) + 2 * TSA_MAX_LANES; /* lines apart */
 }
 
