@@ -300,6 +300,8 @@ void problem_solve(struct problem *p)
     const struct shape *s = &p->shape;
     const size_t e = dtype_size(s->dtype);
     p->o = make_zeros(p->o_count, s->dtype);
+    p->queries = s->tokens < 9 ? s->tokens : 9;
+    p->answers = make_zeros(s->batch * s->heads * p->queries * s->dv, s->dtype);
     p->head = calloc(s->batch * s->kv_heads, sizeof(struct model_head *));
     ck_assert_ptr_nonnull(p->head);
     for (size_t i = 0; i < s->batch * s->kv_heads; i++)
@@ -308,6 +310,12 @@ void problem_solve(struct problem *p)
         model_run(&p->model, p->head + b * s->kv_heads, s->tokens, from_batch(p->q, b).data,
                   from_batch(p->k, b).data, from_batch(p->v, b).data,
                   (char *)p->o + b * s->heads * s->tokens * s->dv * e);
+    for (size_t i = 0; i < s->batch * s->heads * p->queries; i++) {
+        const size_t h = i / p->queries % s->heads, b = i / p->queries / s->heads;
+        const size_t row = i / p->queries * s->tokens + i % p->queries;
+        model_query(&p->model, p->head[b * s->kv_heads + h / (s->heads / s->kv_heads)], h,
+                    (char *)p->q.data + row * s->d * e, (char *)p->answers + i * s->dv * e);
+    }
 }
 
 void problem_free(struct problem *p)
@@ -316,6 +324,7 @@ void problem_free(struct problem *p)
         model_head_free(p->head[i]);
     free(p->head);
     free(p->o);
+    free(p->answers);
     free(p->q.data);
     free(p->k.data);
     free(p->v.data);

@@ -106,6 +106,8 @@ struct problem {
     void *o;                   /* expected outputs */
     struct model_head **head;  /* [batch][kv_heads] expected states */
     size_t o_count;            /* elements of o */
+    size_t queries; /* rows of q, from the first, for which there are */
+    void *answers;  /* [batch][heads][queries][dv]: expected outputs of tsa_query on these states */
     bool mixed;
     unsigned exact_degrees; /* if mixed */
 };
@@ -113,7 +115,7 @@ struct problem {
 void problem_make(struct problem *p, const struct shape *shape, uint64_t seed);
 /* Plans are mixed from now on, and so is the model. f32 only. */
 void problem_mix(struct problem *p, unsigned exact_degrees);
-/* Let the model compute p->o and p->head. */
+/* Let the model compute p->o, p->head and p->answers. */
 void problem_solve(struct problem *p);
 void problem_free(struct problem *p);
 void problem_options(const struct problem *p, struct tsa_options *options);
