@@ -23,6 +23,8 @@ struct bench_problem {
     size_t batch, heads, kv_heads; /* kv_heads 0: as heads */
     size_t n, d, dv, terms;
     size_t chunk; /* 0: the library's default */
+    bool mixed;   /* with `exact` exact degrees, whatever the options say */
+    size_t exact;
     char text[128];
 };
 
@@ -35,6 +37,8 @@ double bench_problem_flops(const struct bench_problem *problem, size_t chunk);
 /* Numbers in the folded state of one kv head. */
 double bench_problem_elements(const struct bench_problem *problem);
 bool bench_is_decode(enum bench_op op);
+/* All but softmax. */
+bool bench_has_state(enum bench_op op);
 
 /* -- time (timing.c) ------------------------------------------------------------------------- */
 
@@ -71,9 +75,11 @@ enum bench_level { BENCH_L1, BENCH_L2, BENCH_L3, BENCH_DRAM, BENCH_LEVELS };
 struct bench_machine {
     const struct bench_unit *unit;
     int threads;
-    double peak_f32, peak_f64;         /* GFLOP/s of one thread */
-    double peak_all_f32, peak_all_f64; /* of `threads` threads together */
-    size_t cache[3];                   /* bytes of L1d, L2, L3 */
+    double peak_f32, peak_f64;            /* GFLOP/s of one thread */
+    double peak_all_f32, peak_all_f64;    /* of `threads` threads together */
+    const struct bench_pairs_unit *pairs; /* NULL: no bf16 in hardware, or not for this unit */
+    double peak_bf16;                     /* GFLOP/s of one thread; NaN without */
+    size_t cache[3];                      /* bytes of L1d, L2, L3 */
     size_t footprint[BENCH_LEVELS];
     double bandwidth[BENCH_LEVELS]; /* GB/s read by one thread */
     char cpu[128];
@@ -112,7 +118,7 @@ double bench_row_error(const struct bench_inputs *in, const struct bench_problem
                        size_t batch, size_t head, size_t q_row, size_t seen, const void *o);
 /* The larger error; a NaN is the largest. */
 double bench_worse(double a, double b);
-/* Beyond this an output is wrong, not rounded. */
+/* Beyond this an output is wrong, not rounded; mixed plans: bench_op_error_bound(). */
 double bench_error_bound(enum tsa_dtype dtype);
 void *bench_memory(size_t bytes);
 
@@ -135,7 +141,10 @@ struct bench_options {
     int threads;
     const char *isa;
     enum tsa_dtype dtype;
+    enum tsa_compute compute; /* of problems that do not say themselves */
+    unsigned exact_degrees;
     bool csv, json, contenders;
+    bool beside_f32; /* mixed plans in turn with f32 ones */
 };
 
 /* Sequences that lie one after another in the n tokens of a problem of batch 1: sequence i has
@@ -147,6 +156,7 @@ struct bench_packing {
 
 struct bench_op_state {
     struct bench_problem problem;
+    enum tsa_dtype dtype; /* of the plan */
     struct bench_inputs in;
     struct tsa_plan *plan;
     struct tsa_state **states;
@@ -172,7 +182,9 @@ struct bench_result {
     size_t chunk;
     bool cold;
     double tokens, seconds_min, seconds_median, spread, us_per_token, gflops, peak, percent;
-    double gbytes, percent_bandwidth, us_step, us_read, us_fold, max_error, ratio;
+    double peak_bf16;
+    double gbytes, percent_bandwidth, us_step, us_read, us_fold, max_error;
+    double ratio, ratio_median;
     enum bench_level level;
 };
 
@@ -203,6 +215,10 @@ bool bench_op_states_equal(struct bench_op_state *a, const struct bench_op_state
 bool bench_op_complain(const struct bench_op_state *op, const char *what);
 /* Compute once, leave the largest error on sampled rows in op->max_error. */
 bool bench_op_verify(struct bench_op_state *op);
+/* What its products are computed in: "f32", "f64" or "mixed". */
+const char *bench_op_compute(const struct bench_op_state *op);
+/* Beyond this an output of its plan is wrong, not rounded. */
+double bench_op_error_bound(const struct bench_op_state *op);
 bool bench_op_work(void *op, size_t iterations);
 bool bench_op_read_work(void *op, size_t iterations);
 /* Bytes that one pass (one step of decoding) must move. */

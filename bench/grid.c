@@ -52,7 +52,7 @@ static void print_shape(const struct bench_options *options, const struct bench_
                         size_t count, double ideal, size_t elements, const double *chunks,
                         bool try_chunks)
 {
-    const struct bench_result *best = NULL;
+    const struct bench_result *best = NULL; /* or the same in f32 */
     for (size_t i = 1; i < count; i++)
         if (!best || r[i].us_per_token < best->us_per_token)
             best = &r[i];
@@ -62,17 +62,19 @@ static void print_shape(const struct bench_options *options, const struct bench_
                elements, r->chunk, r->us_per_token, ideal, percent, r->percent, r->spread,
                r->max_error);
         if (best)
-            printf("%s,%.6g,%.4f", best->contender, best->us_per_token, best->ratio);
+            printf("%s,%.6g,%.4f,%.4f", best->contender, best->us_per_token, best->ratio,
+                   best->ratio_median);
         else
-            printf(",,");
+            printf(",,,");
         for (size_t i = 0; try_chunks && i < CHUNKS; i++)
             printf(",%.6g", chunks[i]);
     } else {
-        printf("%-34s %10zu %5zu %11.4f %11.4f %6.1f %6.1f %4.0f%% %8.1e", r->problem, elements,
+        printf("%-38s %10zu %5zu %11.4f %11.4f %6.1f %6.1f %4.0f%% %8.1e", r->problem, elements,
                r->chunk, r->us_per_token, ideal, percent, r->percent, 100 * r->spread,
                r->max_error);
         if (best)
-            printf("  %-13s %11.4f %6.3f", best->contender, best->us_per_token, best->ratio);
+            printf("  %-13s %11.4f %6.3f %6.3f", best->contender, best->us_per_token, best->ratio,
+                   best->ratio_median);
         if (try_chunks) {
             size_t fastest = 0;
             for (size_t i = 1; i < CHUNKS; i++)
@@ -95,14 +97,14 @@ static void print_head(const struct bench_options *options, const struct bench_m
         contender_describe(stdout, "# ");
     if (options->csv) {
         printf("problem,isa,compute,elements,chunk,us_per_token,ideal_us,percent_of_ideal,"
-               "percent_of_peak,spread,max_error,contender,contender_us,ratio");
+               "percent_of_peak,spread,max_error,contender,contender_us,ratio,ratio_median");
         for (size_t i = 0; try_chunks && i < CHUNKS; i++)
             printf(",us_c%zu", chunk_list[i]);
     } else {
-        printf("%-34s %10s %5s %11s %11s %6s %6s %5s %8s", "problem", "elements", "chunk",
+        printf("%-38s %10s %5s %11s %11s %6s %6s %5s %8s", "problem", "elements", "chunk",
                "us/token", "ideal", "%ideal", "%peak", "sprd", "error");
-        if (options->contenders)
-            printf("  %-13s %11s %6s", "contender", "us/token", "ratio");
+        if (options->contenders || options->compute != TSA_COMPUTE_F32)
+            printf("  %-13s %11s %6s %6s", "contender", "us/token", "ratio", "median");
         for (size_t i = 0; try_chunks && i < CHUNKS; i++)
             printf("    us_c%-3zu", chunk_list[i]);
     }
@@ -116,14 +118,16 @@ int bench_grid(const struct bench_options *options, const struct bench_grid_opti
     struct bench_problem shapes[MOST_SHAPES];
     const size_t count = list_shapes(grid, shapes);
     struct bench_result results[8];
+    struct bench_options beside = *options;
     int wrong = 0;
 
+    beside.beside_f32 = true;
     print_head(options, machine, grid->chunks);
     for (size_t i = 0; i < count; i++) {
         double chunks[CHUNKS] = {0};
         bench_problem_name(&shapes[i]);
         bench_machine_peak(machine);
-        const size_t got = bench_op_report(&shapes[i], options, machine, results, 8, &wrong);
+        const size_t got = bench_op_report(&shapes[i], &beside, machine, results, 8, &wrong);
         if (!got)
             return 1;
         for (size_t j = 0; grid->chunks && j < CHUNKS; j++) {

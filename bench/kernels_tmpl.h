@@ -297,7 +297,7 @@ static bool S(kernel_table)(const struct bench_options *options, const char *isa
         struct bench_stats stats;
         ok = bench_measure(&options->timing, &timed, 1, &stats);
         if (ok)
-            print_kernel(options, isa, sizeof(T) == 4 ? "f32" : "f64", kernel_names[n], &stats,
+            kernel_print(options, isa, sizeof(T) == 4 ? "f32" : "f64", kernel_names[n], &stats,
                          work.cost, peak);
     }
     S(kernel_bench_destroy)(&bench);

@@ -2,6 +2,7 @@
 /* The limits of the machine, measured in the same run as what is compared with them. */
 #include "config.h"
 
+#include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,7 @@
 #endif
 
 #include "bench.h"
+#include "internal.h"
 
 const char *const bench_level_name[BENCH_LEVELS] = {"L1", "L2", "L3", "DRAM"};
 
@@ -30,6 +32,29 @@ const struct bench_unit *bench_unit_find(const char *isa)
     };
     for (size_t i = 0; i < sizeof units / sizeof *units; i++)
         if (isa && strcmp(units[i]->name, isa) == 0)
+            return units[i];
+    return NULL;
+}
+
+/* The loop for the pairs of bf16 that plans of this instruction set multiply in hardware. */
+static const struct bench_pairs_unit *find_pairs(const char *name)
+{
+    static const struct bench_pairs_unit *const units[] = {
+#ifdef TSA_HAVE_AVX512BF16
+        &bench_pairs_avx512bf16,
+#endif
+#ifdef TSA_HAVE_NEONBF16
+        &bench_pairs_neonbf16,
+#endif
+        NULL,
+    };
+    const struct tsa_isa *isa;
+    bool hardware = false;
+    if (tsa_isa_find(name, &isa, NULL) != TSA_OK)
+        return NULL;
+    const struct tsa_pairs_f32 *pairs = tsa_pairs_for(isa, &hardware);
+    for (size_t i = 0; hardware && units[i]; i++)
+        if (strcmp(units[i]->name, pairs->name) == 0)
             return units[i];
     return NULL;
 }
@@ -133,6 +158,8 @@ void bench_machine_peak(struct bench_machine *m)
 
     m->peak_f32 = larger(m->peak_f32, peak_of(m->unit->fma_f32, f32, 15));
     m->peak_f64 = larger(m->peak_f64, peak_of(m->unit->fma_f64, f64, 15));
+    if (m->pairs)
+        m->peak_bf16 = larger(m->peak_bf16, peak_of(m->pairs->dot, m->pairs->flops, 15));
     if (threads > 1) {
 #ifdef _OPENMP
 #pragma omp parallel num_threads(threads) reduction(+ : all_f32)
@@ -154,6 +181,8 @@ bool bench_machine_measure(struct bench_machine *m, const char *isa, int threads
     if (!m->unit)
         return false;
     m->threads = threads;
+    m->pairs = find_pairs(isa);
+    m->peak_bf16 = m->pairs ? 0 : NAN;
     describe_cpu(m);
     for (int i = 0; i < 3; i++)
         m->cache[i] = cache_bytes(i);
@@ -196,6 +225,9 @@ void bench_machine_print(const struct bench_machine *m, FILE *file, const char *
     if (m->threads > 1)
         fprintf(file, "; f32 %.1f, f64 %.1f on %d threads", m->peak_all_f32, m->peak_all_f64,
                 m->threads);
+    if (m->pairs)
+        fprintf(file, "\n%sbf16 peak    %.1f GFLOP/s on one thread, %s", prefix, m->peak_bf16,
+                m->pairs->name);
     fprintf(file, "\n%sread GB/s   ", prefix);
     for (int i = 0; i < BENCH_LEVELS; i++)
         fprintf(file, "%s %s %.1f (%zu KiB)", i ? "," : "", bench_level_name[i], m->bandwidth[i],

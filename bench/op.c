@@ -13,11 +13,6 @@
 #define FRESH 8
 #define RING_BYTES ((size_t)32 << 20)
 
-static bool is_softmax(enum bench_op op)
-{
-    return op == BENCH_SOFTMAX || op == BENCH_SOFTMAX_DECODE;
-}
-
 static size_t kv_heads(const struct bench_problem *p)
 {
     return p->kv_heads ? p->kv_heads : p->heads;
@@ -30,10 +25,44 @@ bool bench_op_complain(const struct bench_op_state *op, const char *what)
     return false;
 }
 
+const char *bench_op_compute(const struct bench_op_state *op)
+{
+    if (bench_has_state(op->problem.op) && tsa_plan_compute(op->plan) == TSA_COMPUTE_MIXED)
+        return "mixed";
+    return op->dtype == TSA_F64 ? "f64" : "f32";
+}
+
+/* Mixed plans: rows are of unit length and the temperature is 2, so that products of degree m come
+ * to at most 1/(2^m m!) for each pair; weights are at least 1/2, and values at most 1/2. Rounding
+ * psi, Hi, phi and v to bf16 changes a numerator by 4.02 * 2^-9 of the products of such degrees
+ * at most, and a denominator, which has no v, by 3.02 * 2^-9: together less than 2^-6, the change
+ * of the divisor included. */
+double bench_op_error_bound(const struct bench_op_state *op)
+{
+    double bound = bench_error_bound(op->dtype), product = 1;
+    if (strcmp(bench_op_compute(op), "mixed") != 0)
+        return bound;
+    for (size_t m = 0; m < op->problem.terms; product /= 2.0 * (double)++m)
+        if (m >= tsa_plan_exact_degrees(op->plan))
+            bound += 0x1p-6 * product;
+    return bound;
+}
+
 static bool no_memory(const struct bench_problem *problem, const char *what)
 {
     fprintf(stderr, "tsa bench: %s: not enough memory for the %s\n", problem->text, what);
     return false;
+}
+
+/* A problem that is mixed by the options says so. */
+static void name_mixed(struct bench_op_state *op)
+{
+    struct bench_problem *p = &op->problem;
+    if (p->mixed || op->offsets || strcmp(bench_op_compute(op), "mixed") != 0)
+        return;
+    p->mixed = true;
+    p->exact = tsa_plan_exact_degrees(op->plan);
+    bench_problem_name(p);
 }
 
 static bool create_plan(struct bench_op_state *op, const struct bench_options *o)
@@ -52,12 +81,15 @@ static bool create_plan(struct bench_op_state *op, const struct bench_options *o
     options.dtype = o->dtype;
     options.threads = o->threads;
     options.isa = o->isa;
+    options.compute = p->mixed ? TSA_COMPUTE_MIXED : o->compute;
+    options.exact_degrees = p->mixed ? (unsigned)p->exact : o->exact_degrees;
     /* a cache of keys and values is looked at when it is filled, not at every token */
     if (p->op == BENCH_SOFTMAX_DECODE)
         options.flags |= TSA_SKIP_INPUT_CHECK;
     if (tsa_plan_create(&options, &op->plan, &op->err) != TSA_OK)
         return bench_op_complain(op, "plan");
     op->chunk = tsa_plan_chunk(op->plan);
+    name_mixed(op);
     if (tsa_workspace_create(op->plan, 0, &op->ws, &op->err) != TSA_OK)
         return bench_op_complain(op, "workspace");
     return true;
@@ -76,7 +108,7 @@ static bool create_states(struct bench_op_state *op, const struct bench_op_state
     op->states = calloc(op->sequences, sizeof *op->states);
     if (!op->states)
         return no_memory(p, "states");
-    if (is_softmax(p->op))
+    if (!bench_has_state(p->op))
         return true;
     const size_t bytes = (tsa_state_bytes(op->plan) + 63) / 64 * 64;
     if (op->offsets && !(op->block = bench_memory(op->sequences * bytes)))
@@ -138,9 +170,10 @@ struct bench_op_state *bench_op_create_from(const struct bench_problem *problem,
     }
     op->problem = *problem;
     op->sequences = packing ? packing->count : problem->batch;
+    op->dtype = options->dtype;
     op->cold = options->timing.cold;
     op->step = op->fold = HUGE_VAL;
-    if (!create_plan(op, options) || !copy_offsets(op, packing) || !create_states(op, states) ||
+    if (!copy_offsets(op, packing) || !create_plan(op, options) || !create_states(op, states) ||
         !create_inputs(op, inputs, options->dtype)) {
         bench_op_destroy(op);
         return NULL;
@@ -468,13 +501,25 @@ bool bench_op_replay(struct bench_op_state *op, void *record, bool compare, size
 bool bench_op_states_equal(struct bench_op_state *a, const struct bench_op_state *b, bool *equal)
 {
     *equal = true;
-    for (size_t i = 0; !is_softmax(a->problem.op) && i < a->sequences; i++) {
+    for (size_t i = 0; bench_has_state(a->problem.op) && i < a->sequences; i++) {
         int same = 0;
         if (tsa_state_equal(a->plan, a->states[i], b->states[i], &same, &a->err) != TSA_OK)
             return bench_op_complain(a, "comparison of states");
         *equal = *equal && same;
     }
     return true;
+}
+
+/* What a decoded token reads of the sums of a kv head: high degrees of mixed plans are bf16. */
+static double sums_read(const struct bench_op_state *op)
+{
+    const struct bench_problem *p = &op->problem;
+    const double features = (double)tsa_features(p->d, p->terms);
+    const double exact = strcmp(bench_op_compute(op), "mixed") == 0
+                             ? (double)tsa_features(p->d, tsa_plan_exact_degrees(op->plan))
+                             : features;
+    const double elem = op->in.dtype == TSA_F64 ? 8 : 4;
+    return (elem * exact + elem / 2 * (features - exact)) * ((double)p->dv + 1);
 }
 
 double bench_op_bytes(const struct bench_op_state *op)
@@ -490,7 +535,7 @@ double bench_op_bytes(const struct bench_op_state *op)
     case BENCH_ABSORB:
         return elem * (n * width * g + g * 4 * elements * n / (double)op->chunk);
     case BENCH_DECODE: /* Hi and half a window */
-        return elem * g * (elements + width * (double)op->chunk / 2);
+        return g * (sums_read(op) + elem * width * (double)op->chunk / 2);
     case BENCH_SOFTMAX:
         return elem * n * width * (g + h);
     case BENCH_SOFTMAX_DECODE:

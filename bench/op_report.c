@@ -28,7 +28,7 @@ static struct bench_result blank(const struct bench_op_state *op,
                                  const struct bench_machine *machine)
 {
     struct bench_result r = {.isa = tsa_plan_isa(op->plan),
-                             .compute = options->dtype == TSA_F64 ? "f64" : "f32",
+                             .compute = bench_op_compute(op),
                              .threads = tsa_plan_threads(op->plan),
                              .cold = options->timing.cold,
                              .gbytes = NAN,
@@ -36,9 +36,11 @@ static struct bench_result blank(const struct bench_op_state *op,
                              .us_step = NAN,
                              .us_read = NAN,
                              .us_fold = NAN,
-                             .ratio = NAN};
+                             .ratio = NAN,
+                             .ratio_median = NAN};
     snprintf(r.problem, sizeof r.problem, "%s", op->problem.text);
     r.peak = (options->dtype == TSA_F64 ? machine->peak_f64 : machine->peak_f32) * r.threads;
+    r.peak_bf16 = machine->peak_bf16 * r.threads;
     return r;
 }
 
@@ -76,69 +78,132 @@ static bool fill_decode(struct bench_result *r, struct bench_op_state *op,
     return true;
 }
 
+/* What is timed in turn: ours, the same in f32 if that was asked for, contenders. */
+struct entry {
+    struct bench_op_state *op; /* NULL: a contender */
+    struct rival rival;
+    double error, bound;
+};
+enum { MOST_ENTRIES = 2 + MOST_CONTENDERS };
+
+static bool add_op(struct entry *entries, size_t *count, struct bench_op_state *op)
+{
+    struct entry *e = &entries[*count];
+    if (!op)
+        return false;
+    *e = (struct entry){.op = op};
+    ++*count;
+    if (!bench_op_verify(op))
+        return false;
+    e->error = op->max_error;
+    e->bound = bench_op_error_bound(op);
+    return true;
+}
+
+/* The same problem, inputs and place of the outputs. */
+static bool add_f32(struct entry *entries, size_t *count, const struct bench_problem *problem,
+                    const struct bench_options *options)
+{
+    struct bench_problem plain = *problem;
+    struct bench_options own = *options;
+    plain.mixed = false;
+    own.compute = TSA_COMPUTE_F32;
+    bench_problem_name(&plain);
+    return add_op(entries, count, bench_op_create_from(&plain, &own, NULL, entries[0].op, NULL));
+}
+
+static void add_contenders(struct entry *entries, size_t *count, size_t max,
+                           const struct bench_problem *problem, const struct bench_unit *unit)
+{
+    const struct bench_inputs *in = &entries[0].op->in;
+    for (size_t i = 0; i < MOST_CONTENDERS && *count < max; i++) {
+        struct contender *c = contender_create(i, problem, unit);
+        if (!c)
+            continue;
+        entries[(*count)++] = (struct entry){.rival = {c, problem, in},
+                                             .error = contender_error(c, problem, in),
+                                             .bound = bench_error_bound(TSA_F32)};
+    }
+}
+
+static bool measure_entries(const struct bench_timing *timing, struct entry *entries, size_t count,
+                            struct bench_stats *stats)
+{
+    struct bench_work works[MOST_ENTRIES];
+    for (size_t i = 0; i < count; i++)
+        works[i] = entries[i].op
+                       ? (struct bench_work){.run = bench_op_work, .context = entries[i].op}
+                       : (struct bench_work){.run = rival_work, .context = &entries[i].rival};
+    return bench_measure(timing, works, count, stats);
+}
+
+/* Entry i as a line; the first has more figures than these. */
+static struct bench_result fill(const struct entry *entries, size_t i,
+                                const struct bench_options *options,
+                                const struct bench_machine *machine,
+                                const struct bench_stats *stats)
+{
+    const struct entry *e = &entries[i];
+    const struct bench_op_state *op = entries[0].op;
+    const struct bench_problem *problem = &op->problem;
+    struct bench_result r = blank(op, options, machine);
+    const double per_row = problem->op == BENCH_DECODE && !op->cold ? (double)op->chunk
+                           : bench_is_decode(problem->op)           ? 1
+                                                                    : (double)problem->n;
+    if (i) {
+        snprintf(r.contender, sizeof r.contender, "%s",
+                 e->op ? "f32" : contender_name(e->rival.contender));
+        r.compute = e->op ? bench_op_compute(e->op) : "f32";
+        r.ratio = stats[i].min / stats[0].min;
+        r.ratio_median = stats[i].median / stats[0].median;
+    }
+    fill_times(&r, problem, &stats[i], (double)(problem->batch * problem->heads) * per_row,
+               e->op ? e->op->chunk : contender_chunk(e->rival.contender));
+    r.max_error = e->error;
+    return r;
+}
+
 size_t bench_op_report(const struct bench_problem *problem, const struct bench_options *options,
                        const struct bench_machine *machine, struct bench_result *results,
                        size_t max, int *wrong)
 {
-    struct bench_op_state *op = bench_op_create(problem, options);
-    struct rival rivals[1 + MOST_CONTENDERS];
-    struct bench_work works[1 + MOST_CONTENDERS];
-    struct bench_stats stats[1 + MOST_CONTENDERS];
-    double errors[1 + MOST_CONTENDERS] = {0};
-    size_t count = 1, done = 0;
-
-    if (!op || max < 1)
-        goto out;
-    if (!bench_op_verify(op))
-        goto out;
-    works[0] = (struct bench_work){.run = bench_op_work, .context = op};
-    errors[0] = op->max_error;
+    struct entry entries[MOST_ENTRIES];
+    struct bench_stats stats[MOST_ENTRIES];
     struct bench_timing timing = options->timing;
+    size_t count = 0, done = 0;
+
+    if (max > MOST_ENTRIES)
+        max = MOST_ENTRIES;
+    if (!add_op(entries, &count, bench_op_create(problem, options)))
+        goto out;
+    struct bench_op_state *op = entries[0].op;
     timing.cpu = tsa_plan_threads(op->plan) == 1;
-    if (options->contenders && options->dtype == TSA_F32 && timing.cpu) {
-        for (size_t i = 0; i < MOST_CONTENDERS && count < max; i++) {
-            struct contender *c = contender_create(i, problem, machine->unit);
-            if (!c)
-                continue;
-            rivals[count] = (struct rival){c, problem, &op->in};
-            errors[count] = contender_error(c, problem, &op->in);
-            works[count] = (struct bench_work){.run = rival_work, .context = &rivals[count]};
-            count++;
-        }
-    }
-    if (!bench_measure(&timing, works, count, stats))
+    if (options->beside_f32 && op->problem.mixed && count < max &&
+        !add_f32(entries, &count, problem, options))
+        goto out;
+    if (options->contenders && options->dtype == TSA_F32 && timing.cpu)
+        add_contenders(entries, &count, max, problem, machine->unit);
+    if (!measure_entries(&timing, entries, count, stats))
         goto out;
     for (size_t i = 0; i < count; i++) {
-        struct bench_result *r = &results[i];
-        const bool steps = problem->op == BENCH_DECODE, single = bench_is_decode(problem->op);
-        const double rows = (double)(problem->batch * problem->heads);
-        const double per_row = steps && !op->cold ? (double)op->chunk
-                               : single           ? 1
-                                                  : (double)problem->n;
-        *r = blank(op, options, machine);
-        if (i)
-            snprintf(r->contender, sizeof r->contender, "%s", contender_name(rivals[i].contender));
-        fill_times(r, problem, &stats[i], rows * per_row,
-                   i ? contender_chunk(rivals[i].contender) : op->chunk);
-        r->max_error = errors[i];
-        if (!(errors[i] <= bench_error_bound(options->dtype)))
-            ++*wrong;
-        if (i) {
-            r->ratio = stats[i].min / stats[0].min;
-            continue;
-        }
-        const double bytes = bench_op_bytes(op);
-        r->gbytes = bytes / stats[0].min * 1e-9;
-        if (steps && !fill_decode(r, op, &timing, bytes))
-            goto out;
-        r->level = bench_machine_level(machine, bytes);
-        if (single)
-            r->percent_bandwidth = 100 * r->gbytes / (machine->bandwidth[r->level] * r->threads);
+        results[i] = fill(entries, i, options, machine, stats);
+        *wrong += !(entries[i].error <= entries[i].bound);
     }
+    const double bytes = bench_op_bytes(op);
+    results->gbytes = bytes / stats[0].min * 1e-9;
+    if (problem->op == BENCH_DECODE && !fill_decode(results, op, &timing, bytes))
+        goto out;
+    results->level = bench_machine_level(machine, bytes);
+    if (bench_is_decode(problem->op))
+        results->percent_bandwidth =
+            100 * results->gbytes / (machine->bandwidth[results->level] * results->threads);
     done = count;
 out:
-    for (size_t i = 1; i < count; i++)
-        contender_destroy(rivals[i].contender);
-    bench_op_destroy(op);
+    while (count--) {
+        if (entries[count].op)
+            bench_op_destroy(entries[count].op);
+        else
+            contender_destroy(entries[count].rival.contender);
+    }
     return done;
 }

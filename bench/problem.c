@@ -13,23 +13,29 @@ static const char *const op_names[] = {"prefill", "decode", "absorb", "softmax",
 
 static const struct {
     const char *name, *meaning;
-    size_t offset, most;
+    size_t offset, least, most;
 } fields[] = {
     /* longer names first: dv before d */
-    {"dv", "value_dim", offsetof(struct bench_problem, dv), 1 << 16},
-    {"d", "head_dim", offsetof(struct bench_problem, d), 1 << 16},
-    {"b", "batch", offsetof(struct bench_problem, batch), 1 << 20},
-    {"h", "heads", offsetof(struct bench_problem, heads), 1 << 20},
-    {"k", "kv heads", offsetof(struct bench_problem, kv_heads), 1 << 20},
-    {"n", "tokens", offsetof(struct bench_problem, n), (size_t)1 << 30},
-    {"t", "terms", offsetof(struct bench_problem, terms), TSA_MAX_TERMS},
-    {"c", "chunk", offsetof(struct bench_problem, chunk), TSA_MAX_CHUNK},
+    {"dv", "value_dim", offsetof(struct bench_problem, dv), 1, 1 << 16},
+    {"d", "head_dim", offsetof(struct bench_problem, d), 1, 1 << 16},
+    {"b", "batch", offsetof(struct bench_problem, batch), 1, 1 << 20},
+    {"h", "heads", offsetof(struct bench_problem, heads), 1, 1 << 20},
+    {"k", "kv heads", offsetof(struct bench_problem, kv_heads), 1, 1 << 20},
+    {"n", "tokens", offsetof(struct bench_problem, n), 1, (size_t)1 << 30},
+    {"t", "terms", offsetof(struct bench_problem, terms), 1, TSA_MAX_TERMS},
+    {"c", "chunk", offsetof(struct bench_problem, chunk), 1, TSA_MAX_CHUNK},
+    {"e", "exact degrees", offsetof(struct bench_problem, exact), 0, TSA_MAX_TERMS},
 };
-enum { FIELDS = sizeof fields / sizeof *fields };
+enum { FIELDS = sizeof fields / sizeof *fields, EXACT = FIELDS - 1 };
 
 bool bench_is_decode(enum bench_op op)
 {
     return op == BENCH_DECODE || op == BENCH_SOFTMAX_DECODE;
+}
+
+bool bench_has_state(enum bench_op op)
+{
+    return op != BENCH_SOFTMAX && op != BENCH_SOFTMAX_DECODE;
 }
 
 static size_t *field_of(struct bench_problem *problem, size_t i)
@@ -57,9 +63,9 @@ static bool parse_field(const char *text, size_t length, struct bench_problem *p
             if (value > fields[i].most)
                 break;
         }
-        if (value < 1 || value > fields[i].most) {
-            snprintf(why, size, "'%.*s': %s must be 1..%zu", (int)length, text, fields[i].meaning,
-                     fields[i].most);
+        if (value < fields[i].least || value > fields[i].most) {
+            snprintf(why, size, "'%.*s': %s must be %zu..%zu", (int)length, text, fields[i].meaning,
+                     fields[i].least, fields[i].most);
             return false;
         }
         if (*seen & 1u << i) {
@@ -70,8 +76,8 @@ static bool parse_field(const char *text, size_t length, struct bench_problem *p
         *field_of(problem, i) = value;
         return true;
     }
-    snprintf(why, size, "'%.*s' is no field: b, h, k, n, d, dv, t, c and a number are", (int)length,
-             text);
+    snprintf(why, size, "'%.*s' is no field: b, h, k, n, d, dv, t, c, e and a number are",
+             (int)length, text);
     return false;
 }
 
@@ -100,6 +106,11 @@ bool bench_problem_parse(const char *text, struct bench_problem *problem, char *
         if (!parse_field(text, length, problem, &seen, why, size))
             return false;
     }
+    problem->mixed = seen & 1u << EXACT;
+    if (problem->mixed && !bench_has_state(problem->op)) {
+        snprintf(why, size, "e%zu: softmax is never mixed", problem->exact);
+        return false;
+    }
     if (problem->kv_heads && problem->heads % problem->kv_heads) {
         snprintf(why, size, "k%zu does not divide h%zu", problem->kv_heads, problem->heads);
         return false;
@@ -120,7 +131,9 @@ void bench_problem_name(struct bench_problem *p)
     if (p->kv_heads && p->kv_heads != p->heads)
         at += snprintf(p->text + at, sizeof p->text - (size_t)at, ":k%zu", p->kv_heads);
     if (p->chunk)
-        snprintf(p->text + at, sizeof p->text - (size_t)at, ":c%zu", p->chunk);
+        at += snprintf(p->text + at, sizeof p->text - (size_t)at, ":c%zu", p->chunk);
+    if (p->mixed)
+        snprintf(p->text + at, sizeof p->text - (size_t)at, ":e%zu", p->exact);
 }
 
 double bench_problem_elements(const struct bench_problem *p)

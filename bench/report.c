@@ -54,10 +54,11 @@ void bench_report_begin(const struct bench_options *options, const struct bench_
         contender_describe(stdout, "# ");
     if (options->csv)
         printf("problem,contender,isa,compute,threads,chunk,cache,tokens,seconds_min,"
-               "seconds_median,spread,us_per_token,gflops,peak_gflops,percent_of_peak,"
-               "gbytes_per_s,percent_of_bandwidth,level,us_step,us_read,us_fold,max_error,ratio\n");
+               "seconds_median,spread,us_per_token,gflops,peak_gflops,"
+               "peak_bf16_gflops,percent_of_peak,gbytes_per_s,percent_of_bandwidth,level,us_step,"
+               "us_read,us_fold,max_error,ratio\n");
     else
-        printf("%-42s %-8s %-3s %2s %6s %10s %7s %6s %5s %7s %5s %-4s %8s %8s %8s %8s %6s\n",
+        printf("%-42s %-8s %-5s %2s %6s %10s %7s %6s %5s %7s %5s %-4s %8s %8s %8s %8s %6s\n",
                "problem", "isa", "", "th", "chunk", "us/token", "GFLOP/s", "%peak", "sprd", "GB/s",
                "%bw", "in", "us_step", "us_read", "us_fold", "error", "ratio");
     fflush(stdout);
@@ -86,6 +87,7 @@ static void print_json(const struct bench_result *r)
     number("tokens_per_s", r->tokens / r->seconds_min, false);
     number("gflops", r->gflops, false);
     number("peak_gflops", r->peak, false);
+    number("peak_bf16_gflops", r->peak_bf16, false);
     number("percent_of_peak", r->percent, false);
     number("gbytes_per_s", r->gbytes, false);
     number("percent_of_bandwidth", r->percent_bandwidth, false);
@@ -113,6 +115,7 @@ static void print_csv(const struct bench_result *r)
     field(r->us_per_token, ",");
     field(r->gflops, ",");
     field(r->peak, ",");
+    field(r->peak_bf16, ",");
     field(r->percent, ",");
     field(r->gbytes, ",");
     field(r->percent_bandwidth, ",");
@@ -129,7 +132,7 @@ static void print_line(const struct bench_result *r)
     char name[192];
     snprintf(name, sizeof name, "%s%s%s", r->contender[0] ? "  " : r->problem, r->contender,
              r->cold ? " (cold)" : "");
-    printf("%-42s %-8s %-3s %2d %6zu", name, r->isa, r->compute, r->threads, r->chunk);
+    printf("%-42s %-8s %-5s %2d %6zu", name, r->isa, r->compute, r->threads, r->chunk);
     column(r->us_per_token, 10, r->us_per_token < 100 ? 4 : 1);
     column(r->gflops, 7, 1);
     column(r->percent, 6, 1);

@@ -168,7 +168,7 @@ static struct bench_op_state *create_segments(const struct scaling *s,
 
 static void note_error(struct scaling *s, const struct line *line)
 {
-    if (line->result.max_error <= bench_error_bound(s->options->dtype))
+    if (line->result.max_error <= bench_op_error_bound(line->op))
         return;
     fprintf(stderr, "tsa bench: %s: error %.1e on %d threads\n", line->op->problem.text,
             line->result.max_error, line->region->threads);
@@ -299,7 +299,7 @@ static bool create_lines(const struct scaling *s, const struct scaling_case *c, 
             .id = tree ? "absorb-tree" : c->id,
             .name = tree ? "absorb of segments then their reduction" : c->name,
             .isa = tsa_plan_isa(line->op->plan),
-            .compute = s->options->dtype == TSA_F64 ? "f64" : "f32",
+            .compute = bench_op_compute(line->op),
             .weak = weak,
             .chunk = line->op->chunk,
             .region = *line->region};
@@ -440,7 +440,6 @@ int bench_scaling(const struct bench_options *options, const struct bench_proble
     }
     bench_report_end(options);
     if (s.wrong)
-        fprintf(stderr, "tsa bench: %d results are beyond the error bound %.1e\n", s.wrong,
-                bench_error_bound(options->dtype));
+        fprintf(stderr, "tsa bench: %d results are beyond the error bound\n", s.wrong);
     return s.wrong ? 1 : 0;
 }

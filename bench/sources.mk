@@ -2,12 +2,15 @@
 # The benchmark is part of the command. Its loops per instruction set are compiled like kernels.
 # (Headers are in _SOURCES: automake takes a name in _HEADERS for files to install.)
 TSA_BENCH_SOURCES = bench/bench.h bench/contender.h bench/contender_softmax_tmpl.h \
-	bench/contender_tmpl.h bench/kernels_tmpl.h bench/peak_tmpl.h bench/unit.h bench/bench.c \
+	bench/contender_tmpl.h bench/kernel_bench.h bench/kernels_tmpl.h bench/peak_pairs_tmpl.h \
+	bench/peak_tmpl.h bench/unit.h bench/bench.c \
 	bench/contender.c bench/contender_openblas.c bench/contender_softmax.c \
 	bench/contender_taylor.c bench/contender_xsmm.c bench/grid.c bench/inputs.c \
-	bench/kernels.c bench/library.c bench/machine.c bench/op.c bench/op_report.c bench/problem.c bench/region.c bench/report.c bench/scaling.c \
+	bench/kernels.c bench/kernels_pairs.c bench/library.c bench/machine.c bench/op.c \
+	bench/op_report.c bench/problem.c bench/region.c bench/report.c bench/scaling.c \
 	bench/timing.c
-EXTRA_DIST += bench/README bench/peer_numpy.py bench/plot bench/peak_avx512.c bench/peak_avx2.c bench/peak_neon.c
+EXTRA_DIST += bench/README bench/peer_numpy.py bench/plot bench/peak_avx512.c bench/peak_avx512bf16.c \
+	bench/peak_avx2.c bench/peak_neon.c bench/peak_neonbf16.c
 TSA_DOCS += doc/bench.md
 
 TSA_BENCH_LIBS = libbench_scalar.la
@@ -37,6 +40,21 @@ noinst_LTLIBRARIES += libbench_neon.la
 libbench_neon_la_SOURCES = bench/peak_neon.c
 libbench_neon_la_CPPFLAGS = $(AM_CPPFLAGS) -DTSA_BENCH_FLAGS='"$(TSA_NEON_CFLAGS) $(CFLAGS)"'
 libbench_neon_la_CFLAGS = $(AM_CFLAGS) $(TSA_NEON_CFLAGS) $(SLEEF_CFLAGS)
+endif
+
+# Products of pairs of bf16 in hardware.
+if TSA_HAVE_AVX512BF16
+TSA_BENCH_LIBS += libbench_avx512bf16.la
+noinst_LTLIBRARIES += libbench_avx512bf16.la
+libbench_avx512bf16_la_SOURCES = bench/peak_avx512bf16.c
+libbench_avx512bf16_la_CFLAGS = $(AM_CFLAGS) $(TSA_AVX512BF16_CFLAGS)
+endif
+
+if TSA_HAVE_NEONBF16
+TSA_BENCH_LIBS += libbench_neonbf16.la
+noinst_LTLIBRARIES += libbench_neonbf16.la
+libbench_neonbf16_la_SOURCES = bench/peak_neonbf16.c
+libbench_neonbf16_la_CFLAGS = $(AM_CFLAGS) $(TSA_NEONBF16_CFLAGS)
 endif
 
 # The experiments of the paper, `tsa paper`.

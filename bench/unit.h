@@ -85,4 +85,14 @@ extern const struct bench_unit bench_unit_avx512;
 extern const struct bench_unit bench_unit_avx2;
 extern const struct bench_unit bench_unit_neon;
 
+/* Products of pairs of bf16 that a CPU has instructions for; named as their kernels' table. */
+struct bench_pairs_unit {
+    const char *name;
+    unsigned flops; /* of a round */
+    void (*dot)(size_t rounds);
+};
+
+extern const struct bench_pairs_unit bench_pairs_avx512bf16;
+extern const struct bench_pairs_unit bench_pairs_neonbf16;
+
 #endif

@@ -9,6 +9,7 @@
 struct tsa_measure {
     size_t chunk, state_bytes; /* tsa_plan_chunk() and tsa_state_bytes() of the plan */
     size_t direct_tokens;      /* shorter sequences are cheaper in one window */
+    enum tsa_compute compute;  /* tsa_plan_compute() */
 };
 
 /* Check the options as tsa_plan_create() does, but for temperatures and coefficients, and fill

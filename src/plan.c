@@ -565,6 +565,7 @@ enum tsa_status tsa_plan_measure(const struct tsa_options *options, struct tsa_m
     measure->chunk = scalars.chunk;
     measure->state_bytes = scalars.state_bytes;
     measure->direct_tokens = direct_tokens(o.head_dim, o.value_dim, o.terms);
+    measure->compute = tsa_plan_compute(&scalars);
     return tsa_succeed(err);
 }
 

@@ -37,6 +37,11 @@ static bool one_temperature(const struct tsa_plan *p)
     return true;
 }
 
+static const char *compute_name(const struct tsa_plan *p)
+{
+    return p->compute == TSA_COMPUTE_MIXED ? "mixed" : p->dtype == TSA_F32 ? "f32" : "f64";
+}
+
 size_t tsa_plan_describe(const struct tsa_plan *plan, char *text, size_t size)
 {
     struct writer w = {text, text ? size : 0, 0};
@@ -59,6 +64,8 @@ size_t tsa_plan_describe(const struct tsa_plan *plan, char *text, size_t size)
          one_temperature(plan) ? tsa_number_text(number, plan->temperature[0], 9) : "per head");
     line(&w, "chunk: %zu\n", plan->chunk);
     line(&w, "dtype: %s\n", plan->dtype == TSA_F32 ? "f32" : "f64");
+    line(&w, "compute: %s\n", compute_name(plan));
+    line(&w, "exact_degrees: %u\n", tsa_plan_exact_degrees(plan));
     line(&w, "normalize: %s\n", plan->normalize == TSA_NORMALIZE_L2 ? "l2" : "none");
     line(&w, "isa: %s\n", plan->isa->name);
     line(&w, "threads: %d (%s)\n", plan->threads, plan->threads_reason);

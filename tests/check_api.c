@@ -532,6 +532,7 @@ START_TEST(facts)
     const size_t length = tsa_plan_describe(s.plan, text, sizeof text);
     ck_assert_uint_eq(length, strlen(text));
     ck_assert_ptr_nonnull(strstr(text, "chunk: 8"));
+    ck_assert_ptr_nonnull(strstr(text, "compute: f32\nexact_degrees: "));
     memset(cut, 'x', sizeof cut);
     ck_assert_uint_eq(tsa_plan_describe(s.plan, cut, 10), length);
     ck_assert_uint_eq(strlen(cut), 9);

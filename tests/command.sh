@@ -36,7 +36,10 @@ fails() {
     rm -f o.npy
     "$TSA" "$@" >../out 2>../err
     found=$?
-    case ${1:-} in attend | size | info | demo | paper) start="tsa $1: " ;; *) start='tsa: ' ;; esac
+    case ${1:-} in
+        attend | size | info | demo | bench | paper) start="tsa $1: " ;;
+        *) start='tsa: ' ;;
+    esac
     if [ $found -ne "$code" ]; then complain "exit $found, not $code: tsa $*"
     elif [ -s ../out ]; then complain "text on stdout: tsa $*"
     elif [ "$(wc -l <../err)" -ne 1 ]; then complain "not one line on stderr: tsa $*"
@@ -126,6 +129,33 @@ fails 2 '--coefficients: 2 numbers found; wanted 3' attend -q q.npy -k k.npy -v 
 refused 2 '--state-in: not in this version' --state-in s
 refused 2 '--state-out: not in this version' --state-out s
 refused 2 "--isa: 'mmx' found; usable here: .*scalar" --isa mmx
+for value in f64 bf16 Mixed ''; do
+    refused 2 "--compute: '$value' found; wanted f32, mixed or fastest" --compute "$value"
+done
+for value in 9 -1 1x ''; do
+    fails 2 "--exact-degrees: '$value' found; wanted an integer from 0 to 8" attend -q q.npy \
+        -k k.npy -v v.npy -o o.npy --compute mixed --exact-degrees "$value"
+done
+refused 2 '--exact-degrees: goes with --compute mixed or fastest' --exact-degrees 1
+# unmixed PATTERN OPTIONS...: --compute mixed does not go with these.
+unmixed() {
+    pattern=$1; shift
+    fails 2 "$pattern" attend -q q.npy -k k.npy -v v.npy -o o.npy --compute mixed "$@"
+}
+unmixed '--compute: compute is mixed, which wants dtype f32' --dtype f64
+unmixed '--chunk: chunk is 63, wanted an even one' --chunk 63
+unmixed '--compute: mixed and fastest go with --method taylor' --method softmax
+fails 2 '--compute: .*wants dtype f32' size --head-dim 4 --value-dim 4 --compute mixed --dtype f64
+fails 2 '--chunk: .*an even one' size --head-dim 4 --value-dim 4 --compute mixed --chunk 3
+fails 2 "--exact-degrees: '9' found" size --head-dim 4 --value-dim 4 --exact-degrees 9
+fails 2 "--compute 'f64': f32, mixed or fastest" bench --compute f64
+fails 2 "--exact-degrees '9': a whole number 0..8" bench --compute mixed --exact-degrees 9
+fails 2 '--exact-degrees .*with --compute mixed' bench --exact-degrees 1
+fails 2 "--compute 'mixed': not with --dtype f64" bench --compute mixed --dtype f64
+fails 2 '--contenders .*beside it' bench --grid --compute mixed --contenders
+fails 2 "'e9': exact degrees must be 0..8" bench prefill:e9
+fails 2 "'e1': exact degrees is given twice" bench prefill:e0:e1
+fails 2 'e1: softmax is never mixed' bench softmax:e1
 refused 2 '--compare: goes with --method taylor' --method=softmax --compare
 refused 2 '--report: goes with --method taylor' --method=softmax --report
 fails 2 '--head-dim: missing' size --value-dim 4
@@ -359,6 +389,59 @@ check 'softmax by pieces' "$NPY_TOOL" compare o.npy exact.npy 1e-14
 attend --compare
 check 'text of --compare' grep -q 'relative l2' ../out
 
+# Products of bf16 operands: what ran is named. Without operands of bf16 nothing changes.
+is() { check "$1 is $2" test "$(number "$1")" = "$2"; }
+ran() {
+    check "compute is $1" grep -q "\"compute\": \"$1\"," ../out
+    is exact_degrees "$2"
+}
+attend --json; ran f32 3
+attend --json --dtype f64; ran f64 3
+attend --json --compute f32; ran f32 3
+attend --json --compute mixed; ran mixed 2; mv o.npy mixed.npy
+attend --json --compute mixed --exact-degrees 0; ran mixed 0
+attend --json --compute mixed --exact-degrees 2 --step 7 --threads 3; ran mixed 2
+same 'mixed by pieces, on threads' o.npy mixed.npy
+check 'bf16 operands change bits' sh -c '! cmp -s mixed.npy whole.npy'
+"$TSA" info >../out
+for isa in $(sed -n 's/^ *usable here *//p' ../out); do
+    attend --compute mixed --isa "$isa"; same "mixed on $isa" o.npy mixed.npy
+done
+for exact in 3 8; do
+    attend --json --compute mixed --exact-degrees $exact; ran f32 3
+    same "$exact exact degrees of three terms" o.npy whole.npy
+done
+attend --json --compute fastest --chunk 63; ran f32 3
+attend --json --compute fastest --dtype f64; ran f64 3
+attend --compute mixed
+check 'text of mixed' grep -q '^products   mixed: degrees below 2 in f32' ../out
+attend --compute fastest --chunk 63
+check 'text of fastest' grep -q '^products   f32, all' ../out
+
+# Errors of each number of exact degrees, in the order of the JSON: one of --compare, then two for
+# each variant. Bounds are 2^-6 (bench/op.c) of the products of degrees from E on, scores being at most
+# 1/2, over weights of at least 5/8 instead of 1/2, for values below 1 instead of 1/2.
+nth() { number "$1" | sed -n "$2p"; }
+variants() { check "$1 variants" test "$(grep -c vs_truncated ../out)" -eq "$1"; }
+attend --compare --json; variants 0
+attend --compare --json --compute mixed; variants 4
+less 'error, no exact degree' "$(nth max_abs 2)" '1.6*0.015625*1.625'
+less 'error, one exact degree' "$(nth max_abs 4)" '1.6*0.015625*0.625'
+less 'error, two exact degrees' "$(nth max_abs 6)" '1.6*0.015625*0.125'
+less 'error in f32' "$(nth max_abs 8)" 1e-6
+for line in 2 4 6; do
+    less 'one more exact degree' "$(nth relative_l2 $((line + 2)))" "$(nth relative_l2 $line)/2"
+done
+for line in 2 4 6 8; do
+    less 'an error of the series remains' 1e-4 "$(nth relative_l2 $((line + 1)))"
+    less 'a time' 0 "$(nth seconds $((line / 2 + 1)))"
+done
+attend --compare --json --compute mixed --terms 5; variants 5
+attend --compare --json --compute fastest --chunk 63; variants 1
+attend --compare --json --compute fastest --dtype f64; variants 0
+attend --compare --compute mixed
+check 'text of the variants' grep -q '^  all (f32)  ' ../out
+
 # Every query sees every key: as the last query of the causal form does.
 make x.npy f4 5 40 4; make y.npy f4 6 40 4; make z.npy f4 7 40 3
 make one.npy f4 1 1 4
@@ -400,6 +483,29 @@ largest=.5 mean=.625; report --noncausal
 attend --report
 check 'text of --report' grep -q 'largest |q||k|/a' ../out
 check 'one line a head' test "$(grep -c '^ *[0-3]  *140 ' ../out)" -eq 4
+
+# Mixed with large scores: a warning, here for x^2/2 of 1 + x + x^2/2 at x = 5.
+warned() {
+    rm -f o.npy
+    "$TSA" attend -q x.npy -k y.npy -v z.npy -o o.npy --report --normalize none "$@" >../out \
+        2>../warning
+    check 'a warning is no failure' test $? -eq 0 -a -s o.npy
+    check 'one line' test "$(wc -l <../warning)" -eq 1
+    check 'the warning' grep -q \
+        '^tsa attend: mixed: |q||k|/a reaches 5 in head 0, .* from 2 on, .* 67.6 %' ../warning
+}
+warned --compute mixed --json
+check 'the warning in the JSON' grep -A1 '"warnings"' ../out
+check 'its text' grep -q '"mixed: |q||k|/a reaches 5 ' ../out
+estimate='0.00390625*12.5/18.5'
+less 'estimate' "$(number mixed_error_estimate)-$estimate" 1e-9
+less 'estimate' "$estimate-$(number mixed_error_estimate)" 1e-9
+warned --compute mixed
+check 'text of the estimate' grep -q 'mixed error$' ../out
+largest=.5 mean=.625; report --compute mixed
+check 'no warning of small scores' test -z "$(grep warnings ../out)"
+largest=5 mean=8.5; report --normalize none
+check 'no estimate in f32' test -z "$(grep -e warnings -e mixed ../out)"
 
 # Output over an input, through a link, over a file with its mode; into a pipe.
 cp q.npy x.npy
@@ -460,7 +566,6 @@ rm -f x.npy y.npy
 
 # Sizes known from the paper.
 size() { works size --json "$@"; }
-is() { check "$1 is $2" test "$(number "$1")" = "$2"; }
 size --head-dim 16 --value-dim 64 --terms 3
 is features 153; is elements 9945; is f32 39780; is f64 79560; is bf16 19890
 is kv_break_even_tokens 125
@@ -475,6 +580,12 @@ check 'f64 state' test "$(number state_bytes)" -gt $((79560 * 2))
 is chunk 16
 size --head-dim 16 --value-dim 64 --terms 3 --max-tokens 560; is chunk 576
 size --head-dim 16 --value-dim 64 --terms 3 --max-tokens 561; is chunk 64
+check 'f32 state' grep -q '"compute": "f32"' ../out
+size --head-dim 16 --value-dim 64 --terms 3 --compute mixed
+check 'mixed state' grep -q '"compute": "mixed"' ../out
+check 'a mixed state is larger' test "$(number state_bytes)" -gt "$bytes"
+size --head-dim 16 --value-dim 64 --terms 3 --compute mixed --exact-degrees 3
+is state_bytes "$bytes"
 size --head-dim 6 --value-dim 24 --terms 3; is features 28
 size --head-dim 1 --value-dim 1 --terms 1;  is elements 2; is kv_break_even_tokens 1
 size --head-dim 64 --value-dim 64 --terms 6; is elements 730503345
@@ -488,16 +599,38 @@ prints '9,945' size --head-dim 16 --value-dim 64
 
 # Facts and the demonstration.
 works info --json
-for key in version arithmetic isa built usable active threads default reason exp; do
+for key in version arithmetic isa built usable active threads default reason bf16 products fast \
+    exp; do
     check "info has $key" grep -q "\"$key\":" ../out
 done
 prints 'active' info
+prints '^bf16 products  *[a-z]' info
 prints 'relative l2' demo --tokens 300 --heads 2 --threads 1
 works demo --tokens 2000 --heads 1 --json
 less 'error of the demonstration' "$(number relative_l2)" 2e-3
 for key in prefill decode tokens_per_s us_per_token state_bytes kv_cache_bytes; do
     check "demo has $key" grep -q "\"$key\":" ../out
 done
+
+# The benchmark of mixed plans: its exit code says whether an output was wrong.
+bench() {
+    check "bench $*" "$TSA" bench --threads 1 --seconds 1e-6 --repeats 1 "$@"
+    mv ../said ../out
+}
+bench --json --compute mixed prefill:n130:d5:dv7 prefill:n130:d5:dv7:e0 decode:n70:d5:dv7 \
+    absorb:n130:d5:dv7:t4:e3 prefill:n130:d5:dv7:e3 softmax:n70
+for problem in prefill:.*:e2 prefill:.*:e0 decode:.*:e2 absorb:.*:e3; do
+    check "$problem is mixed" grep -q "\"$problem\",.*\"compute\": \"mixed\"" ../out
+done
+for problem in prefill:.*:e3 softmax:.*:t3; do
+    check "$problem is not mixed" grep -q "\"$problem\",.*\"compute\": \"f32\"" ../out
+done
+check 'the peak of bf16' test "$(grep -c '"peak_bf16_gflops": [0-9n]' ../out)" -eq 6
+bench --csv --grid --odd --max-mb 1 --min-elements 70000 --compute mixed
+check 'f32 beside it' grep -q '^prefill:.*:e2,.*,mixed,.*,f32,[0-9.]*,[0-9.]*,[0-9.]*$' ../out
+bench --csv --kernels prefill:d5:dv7
+pairs=$(grep -c ',bf16,' ../out)
+check "kernels of pairs: $pairs" test "$pairs" -ge 8 -a $((pairs % 8)) -eq 0
 
 # OpenBLAS is loaded when it is asked for, and then chooses its core itself.
 works_quietly() { OPENBLAS_VERBOSE=2 "$TSA" info >../out 2>&1 && ! grep -q '^Core:' ../out; }

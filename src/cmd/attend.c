@@ -19,8 +19,10 @@ struct results {
     const struct tsa_plan *plan;
     size_t calls, folds;
     double seconds;
-    double relative_l2, max_abs;   /* with --compare */
-    struct attend_report *reports; /* with --report */
+    double relative_l2, max_abs;     /* with --compare */
+    struct attend_variants variants; /* with --compare */
+    struct attend_report *reports;   /* with --report */
+    char warning[256];               /* "": none */
 };
 
 void attend_plan_options(const struct attend *a, struct tsa_options *options)
@@ -39,6 +41,17 @@ void attend_plan_options(const struct attend *a, struct tsa_options *options)
     options->coefficients = o->coefficient_count > 0 ? o->coefficients : NULL;
     options->threads = o->threads;
     options->isa = o->isa;
+    options->compute = o->compute;
+    if (o->exact_degrees_given)
+        options->exact_degrees = o->exact_degrees;
+}
+
+/* What the products were computed in. */
+static const char *compute_name(const struct attend *a, const struct tsa_plan *plan)
+{
+    struct tsa_options options;
+    attend_plan_options(a, &options);
+    return cmd_compute_name(tsa_plan_compute(plan), options.dtype);
 }
 
 struct feed attend_feed(const struct attend *a, const struct tsa_plan *plan,
@@ -132,47 +145,70 @@ static int write_output(const struct attend *a, struct output *output)
 
 /* -- printing --------------------------------------------------------------------------------- */
 
+/* Estimate for one head. */
+static double mixed_error(const struct attend *a, const struct results *r, size_t head)
+{
+    return ATTEND_MIXED_UNIT *
+           attend_high_share(a, tsa_plan_exact_degrees(r->plan), r->reports[head].largest);
+}
+
 static int print_json(const struct attend *a, const struct results *r)
 {
     const struct attend_options *o = &a->options;
     json_t *root = json_pack(
-        "{s:s, s:s, s:i, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "method",
-        o->softmax ? "softmax" : "taylor", "isa", tsa_plan_isa(r->plan), "threads",
-        tsa_plan_threads(r->plan), "dtype", cmd_dtype_name(o->dtype), "terms", (json_int_t)o->terms,
-        "chunk", (json_int_t)tsa_plan_chunk(r->plan), "sequences", (json_int_t)a->batch, "heads",
-        (json_int_t)a->heads, "kv_heads", (json_int_t)a->kv_heads, "head_dim",
-        (json_int_t)a->head_dim, "value_dim", (json_int_t)a->value_dim, "tokens",
+        "{s:s, s:s, s:i, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}",
+        "method", o->softmax ? "softmax" : "taylor", "isa", tsa_plan_isa(r->plan), "threads",
+        tsa_plan_threads(r->plan), "dtype", cmd_dtype_name(o->dtype), "compute",
+        compute_name(a, r->plan), "exact_degrees", (json_int_t)tsa_plan_exact_degrees(r->plan),
+        "terms", (json_int_t)o->terms, "chunk", (json_int_t)tsa_plan_chunk(r->plan), "sequences",
+        (json_int_t)a->batch, "heads", (json_int_t)a->heads, "kv_heads", (json_int_t)a->kv_heads,
+        "head_dim", (json_int_t)a->head_dim, "value_dim", (json_int_t)a->value_dim, "tokens",
         (json_int_t)a->keys, "calls", (json_int_t)r->calls, "folds", (json_int_t)r->folds,
         "seconds", cmd_json_number(r->seconds));
     if (root != NULL && o->compare)
         json_object_set_new(root, "taylor_vs_softmax",
                             json_pack("{s:o, s:o}", "relative_l2", cmd_json_number(r->relative_l2),
                                       "max_abs", cmd_json_number(r->max_abs)));
+    if (root != NULL && r->variants.count > 0)
+        json_object_set_new(root, "mixed", attend_variants_json(&r->variants));
     if (root != NULL && o->report) {
         json_t *heads = json_array();
-        for (size_t h = 0; h < a->heads; h++)
-            json_array_append_new(
-                heads, json_pack("{s:I, s:I, s:I, s:I, s:o, s:o}", "head", (json_int_t)h, "rows",
-                                 (json_int_t)r->reports[h].rows, "nonpositive",
-                                 (json_int_t)r->reports[h].nonpositive, "near_zero",
-                                 (json_int_t)r->reports[h].near_zero, "smallest_mean_weight",
-                                 cmd_json_number(r->reports[h].smallest_mean), "largest_qk_over_a",
-                                 cmd_json_number(r->reports[h].largest)));
+        for (size_t h = 0; h < a->heads; h++) {
+            json_t *head = json_pack("{s:I, s:I, s:I, s:I, s:o, s:o}", "head", (json_int_t)h,
+                                     "rows", (json_int_t)r->reports[h].rows, "nonpositive",
+                                     (json_int_t)r->reports[h].nonpositive, "near_zero",
+                                     (json_int_t)r->reports[h].near_zero, "smallest_mean_weight",
+                                     cmd_json_number(r->reports[h].smallest_mean),
+                                     "largest_qk_over_a", cmd_json_number(r->reports[h].largest));
+            if (tsa_plan_compute(r->plan) == TSA_COMPUTE_MIXED)
+                json_object_set_new(head, "mixed_error_estimate",
+                                    cmd_json_number(mixed_error(a, r, h)));
+            json_array_append_new(heads, head);
+        }
         json_object_set_new(root, "report", heads);
     }
+    if (root != NULL && r->warning[0] != '\0')
+        json_object_set_new(root, "warnings", json_pack("[s]", r->warning));
     return cmd_json_print(root);
 }
 
 static void print_report(const struct attend *a, const struct results *r)
 {
+    const bool mixed = tsa_plan_compute(r->plan) == TSA_COMPUTE_MIXED;
     printf("\nreport: denominators (in f64) and scores of each head\n"
-           "  head        rows       <= 0     near 0   smallest/key   largest |q||k|/a\n");
+           "  head        rows       <= 0     near 0   smallest/key   largest |q||k|/a%s\n",
+           mixed ? "   mixed error" : "");
     for (size_t h = 0; h < a->heads; h++) {
         const struct attend_report *p = &r->reports[h];
-        printf("  %4zu %11zu %10zu %10zu   %12.5g   %16.5g\n", h, p->rows, p->nonpositive,
+        printf("  %4zu %11zu %10zu %10zu   %12.5g   %16.5g", h, p->rows, p->nonpositive,
                p->near_zero, p->smallest_mean, p->largest);
+        if (mixed)
+            printf("   %11.2g", mixed_error(a, r, h));
+        putchar('\n');
     }
     printf("  near 0: the mean weight of a row's keys is within %g c_0 of 0\n", ATTEND_NEAR_ZERO);
+    if (mixed)
+        printf("  mixed error: estimate of the outputs' relative error (doc/accuracy.md)\n");
 }
 
 static int print_text(const struct attend *a, const struct results *r)
@@ -193,9 +229,16 @@ static int print_text(const struct attend *a, const struct results *r)
            tsa_plan_isa(r->plan), tsa_plan_threads(r->plan),
            tsa_plan_threads(r->plan) == 1 ? "" : "s", r->calls, r->calls == 1 ? "" : "s", r->folds,
            r->folds == 1 ? "" : "s", r->seconds);
+    if (o->compute != TSA_COMPUTE_F32 && tsa_plan_compute(r->plan) == TSA_COMPUTE_MIXED)
+        printf("products   mixed: degrees below %u in f32, the others from bf16 operands\n",
+               tsa_plan_exact_degrees(r->plan));
+    else if (o->compute != TSA_COMPUTE_F32)
+        printf("products   %s, all of them\n", compute_name(a, r->plan));
     if (o->compare)
         printf("softmax    relative l2 difference %.3g, largest %.3g\n", r->relative_l2,
                r->max_abs);
+    if (r->variants.count > 0)
+        attend_variants_print(&r->variants);
     if (o->report)
         print_report(a, r);
     return CMD_OK;
@@ -203,15 +246,39 @@ static int print_text(const struct attend *a, const struct results *r)
 
 /* -- the whole -------------------------------------------------------------------------------- */
 
+/* A mixed plan is for scores that are small. */
+static void warn_of_scores(const struct attend *a, struct results *r)
+{
+    size_t worst = 0;
+    for (size_t h = 1; h < a->heads; h++)
+        if (r->reports[h].largest > r->reports[worst].largest)
+            worst = h;
+    const struct attend_report *p = &r->reports[worst];
+    const unsigned exact = tsa_plan_exact_degrees(r->plan);
+    if (tsa_plan_compute(r->plan) != TSA_COMPUTE_MIXED || !(p->largest > ATTEND_LARGE_SCORE))
+        return;
+    snprintf(r->warning, sizeof r->warning,
+             "mixed: |q||k|/a reaches %.4g in head %zu, where degrees from %u on, which have bf16 "
+             "operands, are up to %.3g %% of a weight; expect relative errors of %.1g and more: "
+             "use --compute f32",
+             p->largest, worst, exact, 100 * attend_high_share(a, exact, p->largest),
+             mixed_error(a, r, worst));
+    cmd_warn("%s", r->warning);
+}
+
 static int attend_problem(struct attend *a, struct output *output, struct results *results)
 {
     int code = run(a, a->options.softmax, a->to, results);
     if (code == CMD_OK && a->options.compare)
         code = compare(a, results);
+    if (code == CMD_OK && a->options.compare)
+        code = attend_variants(a, &results->variants);
     if (code == CMD_OK && a->options.report) {
         results->reports = calloc(a->heads, sizeof *results->reports);
         code = results->reports != NULL ? attend_report(a, results->reports)
                                         : cmd_fail("--report: no memory for %zu heads", a->heads);
+        if (code == CMD_OK)
+            warn_of_scores(a, results);
     }
     if (code == CMD_OK)
         code = write_output(a, output);

@@ -6,6 +6,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include <jansson.h>
+
 #include "feed.h"
 #include "npy.h"
 #include "tsa.h"
@@ -19,6 +21,9 @@ struct attend_options {
     double temperature;
     enum tsa_normalize normalize;
     enum tsa_dtype dtype; /* 0: as the queries' file */
+    enum tsa_compute compute;
+    unsigned exact_degrees;
+    bool exact_degrees_given; /* else the library's default */
     double coefficients[TSA_MAX_TERMS];
     size_t coefficient_count; /* 0: Taylor's */
     bool softmax, noncausal, compare, report, json;
@@ -65,5 +70,39 @@ struct attend_report {
 
 /* Fill one entry per head. Returns an exit code. */
 int attend_report(const struct attend *attend, struct attend_report *heads);
+
+/* Above this |q||k|/a powers of scores no longer fall with the degree. */
+#define ATTEND_LARGE_SCORE 1.0
+/* The part of a weight that degrees from `exact_degrees` on have, all terms taken as positive, at a
+ * score of x > 0. */
+double attend_high_share(const struct attend *attend, unsigned exact_degrees, double x);
+/* Relative error of outputs that come from bf16 operands alone, nearly (doc/accuracy.md). */
+#define ATTEND_MIXED_UNIT 0x1p-8
+
+/* -- mixed.c --------------------------------------------------------------------------------- */
+
+struct attend_error {
+    double relative_l2, max_abs;
+};
+
+/* Degrees that could have bf16 operands, tried one number after another, then f32. */
+enum { ATTEND_MOST_EXACT = 3, ATTEND_MOST_VARIANTS = ATTEND_MOST_EXACT + 2 };
+
+struct attend_variant {
+    enum tsa_compute compute;
+    unsigned exact_degrees;
+    struct attend_error truncated, softmax; /* of the outputs, against both in f64 */
+    double seconds;
+};
+
+struct attend_variants {
+    size_t count; /* 0: not asked for, or not for the arithmetic of this problem */
+    struct attend_variant of[ATTEND_MOST_VARIANTS];
+};
+
+/* Compute the problem in all ways. Returns an exit code. */
+int attend_variants(const struct attend *attend, struct attend_variants *variants);
+void attend_variants_print(const struct attend_variants *variants);
+json_t *attend_variants_json(const struct attend_variants *variants);
 
 #endif

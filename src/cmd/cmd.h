@@ -37,6 +37,8 @@ int cmd_fail(const char *format, ...) CMD_PRINTF(1, 2);
 int cmd_usage(const char *format, ...) CMD_PRINTF(1, 2);
 /* The same for what a library call said; `culprit` (a file name, may be NULL) goes before it. */
 int cmd_fail_library(const char *culprit, enum tsa_status status, const struct tsa_error *err);
+/* Print the line, and go on. */
+void cmd_warn(const char *format, ...) CMD_PRINTF(1, 2);
 /* The text of the last such line, "" before the first. */
 const char *cmd_last_line(void);
 /* What getopt_long could not take: c is its result, '?' or ':'. */
@@ -55,11 +57,16 @@ bool cmd_parse_dtype(const char *option, const char *text, enum tsa_dtype *value
 bool cmd_parse_threads(const char *option, const char *text, int *value);
 /* An instruction set that is built and usable here. */
 bool cmd_parse_isa(const char *option, const char *text, const char **value);
+/* f32, mixed or fastest; and the degrees of a mixed plan that stay in f32. */
+bool cmd_parse_compute(const char *option, const char *text, enum tsa_compute *value);
+bool cmd_parse_exact_degrees(const char *option, const char *text, unsigned *value);
 
 /* -- plans ------------------------------------------------------------------------------------ */
 
 /* Make a plan, or say why not. Returns an exit code. */
 int cmd_plan(const struct tsa_options *options, struct tsa_plan **plan);
+/* Say why there is none, naming the option at fault. Returns an exit code. */
+int cmd_fail_plan(enum tsa_status status, const struct tsa_error *err);
 
 /* -- printing --------------------------------------------------------------------------------- */
 
@@ -68,6 +75,8 @@ int cmd_plan(const struct tsa_options *options, struct tsa_plan **plan);
 const char *cmd_count_text(uint64_t n, char *text);
 const char *cmd_bytes_text(double bytes, char *text);
 const char *cmd_dtype_name(enum tsa_dtype dtype);
+/* What products are computed in: "mixed", or the name of the plan's dtype. */
+const char *cmd_compute_name(enum tsa_compute compute, enum tsa_dtype dtype);
 size_t cmd_dtype_size(enum tsa_dtype dtype);
 /* A JSON number, or null for what JSON cannot say. */
 json_t *cmd_json_number(double x);

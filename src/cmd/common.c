@@ -60,6 +60,14 @@ int cmd_usage(const char *format, ...)
     return CMD_USAGE;
 }
 
+void cmd_warn(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    print_line(format, arguments, "");
+    va_end(arguments);
+}
+
 int cmd_fail_library(const char *culprit, enum tsa_status status, const struct tsa_error *err)
 {
     const char *text = err->text[0] != '\0' ? err->text : tsa_status_string(status);
@@ -167,6 +175,32 @@ bool cmd_parse_isa(const char *option, const char *text, const char **value)
     return false;
 }
 
+bool cmd_parse_compute(const char *option, const char *text, enum tsa_compute *value)
+{
+    static const struct {
+        const char *name;
+        enum tsa_compute compute;
+    } names[] = {
+        {"f32", TSA_COMPUTE_F32}, {"mixed", TSA_COMPUTE_MIXED}, {"fastest", TSA_COMPUTE_FASTEST}};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (strcmp(text, names[i].name) == 0) {
+            *value = names[i].compute;
+            return true;
+        }
+    }
+    cmd_usage("%s: '%s' found; wanted f32, mixed or fastest", option, text);
+    return false;
+}
+
+bool cmd_parse_exact_degrees(const char *option, const char *text, unsigned *value)
+{
+    size_t number;
+    if (!cmd_parse_size(option, text, 0, TSA_MAX_TERMS, &number))
+        return false;
+    *value = (unsigned)number;
+    return true;
+}
+
 int cmd_plan(const struct tsa_options *options, struct tsa_plan **plan)
 {
     struct tsa_error err = {.status = TSA_OK};
@@ -174,12 +208,18 @@ int cmd_plan(const struct tsa_options *options, struct tsa_plan **plan)
     if (status == TSA_OK)
         return CMD_OK;
     *plan = NULL;
+    return cmd_fail_plan(status, &err);
+}
+
+int cmd_fail_plan(enum tsa_status status, const struct tsa_error *err)
+{
     /* Values whose limits only the library knows. */
-    static const char *const options_by_name[] = {"temperature", "coefficients", "threads"};
-    for (size_t i = 0; err.argument != NULL && i < 3; i++)
-        if (strcmp(err.argument, options_by_name[i]) == 0)
-            return cmd_usage("--%s: %s", options_by_name[i], err.text);
-    return cmd_fail_library(NULL, status, &err);
+    static const char *const names[] = {"temperature", "coefficients", "threads", "compute",
+                                        "chunk"};
+    for (size_t i = 0; status == TSA_EINVAL && i < sizeof names / sizeof names[0]; i++)
+        if (err->argument != NULL && strcmp(err->argument, names[i]) == 0)
+            return cmd_usage("--%s: %s", names[i], err->text);
+    return cmd_fail_library(NULL, status, err);
 }
 
 const char *cmd_count_text(uint64_t n, char *text)
@@ -211,6 +251,11 @@ const char *cmd_bytes_text(double bytes, char *text)
 const char *cmd_dtype_name(enum tsa_dtype dtype)
 {
     return dtype == TSA_F64 ? "f64" : "f32";
+}
+
+const char *cmd_compute_name(enum tsa_compute compute, enum tsa_dtype dtype)
+{
+    return compute == TSA_COMPUTE_MIXED ? "mixed" : cmd_dtype_name(dtype);
 }
 
 size_t cmd_dtype_size(enum tsa_dtype dtype)

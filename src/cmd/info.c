@@ -8,12 +8,14 @@
 #include <stdlib.h>
 
 #include "cmd.h"
+#include "internal.h"
 
 static const char help[] =
     "usage: tsa info [--json]\n"
     "\n"
     "Version, arithmetic, instruction sets (built, usable on this machine, and active), threads,\n"
-    "and the exponential that softmax uses. $TSA_ISA chooses the active instruction set.\n"
+    "how products of bf16 are computed in mixed plans, and the exponential that softmax uses.\n"
+    "$TSA_ISA chooses the active instruction set.\n"
     "\n"
     "  --json               results as JSON\n"
     "  --help, --version\n";
@@ -27,6 +29,21 @@ static const struct option long_options[] = {
     {NULL, 0, NULL, 0},
 };
 
+/* The products of bf16 operands that a plan would take now. */
+struct bf16_products {
+    const char *name;
+    bool fast; /* dot products in hardware */
+};
+
+static struct bf16_products bf16_products(void)
+{
+    const struct tsa_isa *isa;
+    struct bf16_products products = {"", false};
+    if (tsa_isa_find(NULL, &isa, NULL) == TSA_OK)
+        products.name = tsa_pairs_for(isa, &products.fast)->name;
+    return products;
+}
+
 static int print_json(const char *active)
 {
     const char *reason, *name;
@@ -37,10 +54,12 @@ static int print_json(const char *active)
         if (usable)
             json_array_append_new(able, json_string(name));
     }
-    return cmd_json_print(json_pack("{s:s, s:i, s:{s:o, s:o, s:s}, s:{s:i, s:s}, s:s}", "version",
-                                    tsa_version(), "arithmetic", tsa_arithmetic(), "isa", "built",
-                                    built, "usable", able, "active", active, "threads", "default",
-                                    threads, "reason", reason, "exp", tsa_exp_name()));
+    const struct bf16_products products = bf16_products();
+    return cmd_json_print(
+        json_pack("{s:s, s:i, s:{s:o, s:o, s:s}, s:{s:i, s:s}, s:{s:s, s:b}, s:s}", "version",
+                  tsa_version(), "arithmetic", tsa_arithmetic(), "isa", "built", built, "usable",
+                  able, "active", active, "threads", "default", threads, "reason", reason, "bf16",
+                  "products", products.name, "fast", products.fast, "exp", tsa_exp_name()));
 }
 
 static void print_isas(const char *label, bool only_usable)
@@ -64,6 +83,9 @@ static int print_text(const char *active)
     print_isas("usable here", true);
     printf("  %-14s %s%s\n\n", "active", active, getenv("TSA_ISA") ? " (by $TSA_ISA)" : "");
     printf("threads          %d (%s)\n", threads, reason);
+    const struct bf16_products products = bf16_products();
+    printf("bf16 products    %s (%s)\n", products.name,
+           products.fast ? "dot products in hardware" : "no dot products in hardware");
     printf("exponential      %s\n", tsa_exp_name());
     return CMD_OK;
 }

@@ -33,8 +33,14 @@ static const char help[] =
     "  --step S             feed S tokens a call; the bits are the same (0: all at once)\n"
     "  --threads T          threads (0: what the machine grants; see tsa info)\n"
     "  --isa NAME           instruction set (the best one; see tsa info)\n"
-    "  --compare            run softmax as well, and print the difference\n"
-    "  --report             print each head's denominators and largest |q||k|/A\n"
+    "  --compute HOW        f32: all products in the arithmetic's type; mixed: those of high\n"
+    "                       degrees from bf16 operands (doc/accuracy.md); fastest: mixed where\n"
+    "                       that is faster on this machine (f32)\n"
+    "  --exact-degrees E    with mixed and fastest: degrees below E stay in f32, 0 to 8 (2)\n"
+    "  --compare            run softmax as well, and print the difference; with --compute mixed\n"
+    "                       or fastest also error and time for each number of exact degrees\n"
+    "  --report             print each head's denominators and largest |q||k|/A, and with mixed\n"
+    "                       an estimate of its error\n"
     "  --json               results as JSON\n"
     "  --help, --version\n";
 
@@ -50,6 +56,8 @@ enum {
     OPT_STEP,
     OPT_THREADS,
     OPT_ISA,
+    OPT_COMPUTE,
+    OPT_EXACT_DEGREES,
     OPT_COMPARE,
     OPT_REPORT,
     OPT_JSON,
@@ -71,6 +79,8 @@ static const struct option long_options[] = {
     {"step", required_argument, NULL, OPT_STEP},
     {"threads", required_argument, NULL, OPT_THREADS},
     {"isa", required_argument, NULL, OPT_ISA},
+    {"compute", required_argument, NULL, OPT_COMPUTE},
+    {"exact-degrees", required_argument, NULL, OPT_EXACT_DEGREES},
     {"compare", no_argument, NULL, OPT_COMPARE},
     {"report", no_argument, NULL, OPT_REPORT},
     {"json", no_argument, NULL, OPT_JSON},
@@ -162,6 +172,11 @@ static bool parse_option(int c, const char *text, struct attend_options *o)
         return cmd_parse_threads("--threads", text, &o->threads);
     case OPT_ISA:
         return cmd_parse_isa("--isa", text, &o->isa);
+    case OPT_COMPUTE:
+        return cmd_parse_compute("--compute", text, &o->compute);
+    case OPT_EXACT_DEGREES:
+        o->exact_degrees_given = true;
+        return cmd_parse_exact_degrees("--exact-degrees", text, &o->exact_degrees);
     case OPT_COMPARE:
         o->compare = true;
         return true;
@@ -212,6 +227,10 @@ int attend_parse(int argc, char **argv, struct attend_options *o, bool *done)
                          o->coefficient_count, o->terms);
     if (o->softmax && (o->compare || o->report))
         return cmd_usage("--%s: goes with --method taylor only", o->compare ? "compare" : "report");
+    if (o->softmax && o->compute != TSA_COMPUTE_F32)
+        return cmd_usage("--compute: mixed and fastest go with --method taylor only");
+    if (o->exact_degrees_given && o->compute == TSA_COMPUTE_F32)
+        return cmd_usage("--exact-degrees: goes with --compute mixed or fastest only");
     if (o->terms == 0)
         o->terms = o->coefficient_count > 0 ? o->coefficient_count : 3;
     return CMD_OK;

@@ -54,6 +54,7 @@ static int marked_outputs(const struct attend *a, double c0, double **rows)
     double coefficients[TSA_MAX_TERMS], zero = 0;
     attend_plan_options(a, &options);
     options.dtype = TSA_F64;
+    options.compute = TSA_COMPUTE_F32;
     options.value_dim = 1;
     if (a->options.coefficient_count > 0) {
         for (size_t m = 0; m < a->options.terms; m++)
@@ -76,10 +77,33 @@ static int marked_outputs(const struct attend *a, double c0, double **rows)
     return status == TSA_OK ? CMD_OK : attend_fail(a, &feed, status, &err);
 }
 
+static double coefficient(const struct attend *a, size_t degree)
+{
+    double factorial = 1;
+    if (a->options.coefficient_count > 0)
+        return a->options.coefficients[degree];
+    for (size_t m = 2; m <= degree; m++)
+        factorial *= (double)m;
+    return 1 / factorial;
+}
+
+double attend_high_share(const struct attend *a, unsigned exact_degrees, double x)
+{
+    double all = 0, high = 0, power = 1;
+    for (size_t m = 0; m < a->options.terms; m++, power *= x) {
+        double part = fabs(coefficient(a, m)) * power;
+        all += part;
+        high += m >= exact_degrees ? part : 0;
+    }
+    if (high == 0)
+        return 0;
+    return isfinite(all) ? high / all : 1;
+}
+
 int attend_report(const struct attend *a, struct attend_report *heads)
 {
     const struct attend_options *o = &a->options;
-    double c0 = o->coefficient_count > 0 ? o->coefficients[0] : 1;
+    double c0 = coefficient(a, 0);
     /* The marker needs a weight: where c_0 is 0 take 1, and take it away from the sums again. */
     double marker = c0 != 0 ? c0 : 1;
     double *rows = NULL;

@@ -24,6 +24,9 @@ static const char help[] =
     "  --chunk C            tokens per fold of the window, 1 to 1048576 (by the shape)\n"
     "  --max-tokens N       longest sequence: where no fold is cheaper, a chunk beyond it\n"
     "  --dtype TYPE         arithmetic of the state, f32 or f64 (f32)\n"
+    "  --compute HOW        f32, mixed: products of high degrees from bf16 operands, of which\n"
+    "                       the state keeps a copy; fastest: mixed where that is faster (f32)\n"
+    "  --exact-degrees E    with mixed and fastest: degrees below E stay in f32 (2)\n"
     "  --json               results as JSON\n"
     "  --help, --version\n";
 
@@ -36,6 +39,8 @@ enum {
     OPT_CHUNK,
     OPT_MAX_TOKENS,
     OPT_DTYPE,
+    OPT_COMPUTE,
+    OPT_EXACT_DEGREES,
     OPT_JSON,
     OPT_HELP,
     OPT_VERSION
@@ -50,6 +55,8 @@ static const struct option long_options[] = {
     {"chunk", required_argument, NULL, OPT_CHUNK},
     {"max-tokens", required_argument, NULL, OPT_MAX_TOKENS},
     {"dtype", required_argument, NULL, OPT_DTYPE},
+    {"compute", required_argument, NULL, OPT_COMPUTE},
+    {"exact-degrees", required_argument, NULL, OPT_EXACT_DEGREES},
     {"json", no_argument, NULL, OPT_JSON},
     {"help", no_argument, NULL, OPT_HELP},
     {"version", no_argument, NULL, OPT_VERSION},
@@ -60,6 +67,7 @@ struct sizes {
     size_t features, elements, break_even;
     size_t state_bytes; /* 0: no such state can be, and text says why */
     size_t chunk, direct_tokens;
+    const char *compute; /* what a plan would compute products in */
     char text[240];
 };
 
@@ -82,6 +90,10 @@ static bool parse_option(int c, const char *text, struct tsa_options *o, bool *j
         return cmd_parse_size("--max-tokens", text, 1, SIZE_MAX, &o->max_tokens);
     case OPT_DTYPE:
         return cmd_parse_dtype("--dtype", text, &o->dtype);
+    case OPT_COMPUTE:
+        return cmd_parse_compute("--compute", text, &o->compute);
+    case OPT_EXACT_DEGREES:
+        return cmd_parse_exact_degrees("--exact-degrees", text, &o->exact_degrees);
     case OPT_JSON:
         *json = true;
         return true;
@@ -106,12 +118,14 @@ static int compute(const struct tsa_options *o, struct sizes *s)
     /* A state beyond the library's limit still has features and elements worth knowing. */
     enum tsa_status status = tsa_plan_measure(o, &measure, &err);
     s->state_bytes = 0;
+    s->compute = cmd_dtype_name(o->dtype);
     if (status == TSA_OK) {
+        s->compute = cmd_compute_name(measure.compute, o->dtype);
         s->state_bytes = measure.state_bytes;
         s->chunk = measure.chunk;
         s->direct_tokens = measure.direct_tokens;
     } else if (status != TSA_EOVERFLOW) {
-        return cmd_fail_library(NULL, status, &err);
+        return cmd_fail_plan(status, &err);
     } else {
         snprintf(s->text, sizeof s->text, "%s", err.text);
     }
@@ -124,14 +138,14 @@ static int print_json(const struct tsa_options *o, const struct sizes *s)
     json_t *chunk = s->state_bytes > 0 ? json_integer((json_int_t)s->chunk) : json_null();
     json_t *direct = s->state_bytes > 0 ? json_integer((json_int_t)s->direct_tokens) : json_null();
     return cmd_json_print(json_pack(
-        "{s:I, s:I, s:I, s:I, s:I, s:s, s:I, s:I, s:{s:I, s:I, s:I}, s:o, s:o, s:o, s:I}",
+        "{s:I, s:I, s:I, s:I, s:I, s:s, s:s, s:I, s:I, s:{s:I, s:I, s:I}, s:o, s:o, s:o, s:I}",
         "head_dim", (json_int_t)o->head_dim, "value_dim", (json_int_t)o->value_dim, "terms",
         (json_int_t)o->terms, "heads", (json_int_t)o->heads, "kv_heads", (json_int_t)o->kv_heads,
-        "dtype", cmd_dtype_name(o->dtype), "features", (json_int_t)s->features, "elements",
-        (json_int_t)s->elements, "bytes", "f32", (json_int_t)(4 * s->elements), "f64",
-        (json_int_t)(8 * s->elements), "bf16", (json_int_t)(2 * s->elements), "chunk", chunk,
-        "state_bytes", state, "direct_below_tokens", direct, "kv_break_even_tokens",
-        (json_int_t)s->break_even));
+        "dtype", cmd_dtype_name(o->dtype), "compute", s->compute, "features",
+        (json_int_t)s->features, "elements", (json_int_t)s->elements, "bytes", "f32",
+        (json_int_t)(4 * s->elements), "f64", (json_int_t)(8 * s->elements), "bf16",
+        (json_int_t)(2 * s->elements), "chunk", chunk, "state_bytes", state, "direct_below_tokens",
+        direct, "kv_break_even_tokens", (json_int_t)s->break_even));
 }
 
 static void print_bytes(const char *label, size_t bytes)
@@ -153,7 +167,7 @@ static int print_text(const struct tsa_options *o, const struct sizes *s)
     print_bytes("f64 bytes", 8 * s->elements);
     print_bytes("bf16 bytes", 2 * s->elements);
     printf("\na state of this library: %zu key/value head%s, %s, sums in two parts and a window\n",
-           o->kv_heads, o->kv_heads == 1 ? "" : "s", cmd_dtype_name(o->dtype));
+           o->kv_heads, o->kv_heads == 1 ? "" : "s", s->compute);
     if (s->state_bytes > 0) {
         printf("  chunk      %22s   tokens per fold\n", cmd_count_text(s->chunk, a));
         print_bytes("bytes", s->state_bytes);

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: MIT */
+/* Every entry of a table of products of pairs of bf16, on the sizes of one chunk of a problem.
+ * Useful operations are those of the elements, two for each product, as for the other kernels. */
+#include "config.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernel_bench.h"
+
+enum { MOST_ARRAYS = 16, MOST_FEATURES = 512, LDT = TSA_TILE_TOKENS, LDP = TSA_TILE_TOKENS / 2 };
+
+struct pairs_bench {
+    const struct tsa_pairs_f32 *k;
+    size_t c, dv, features;
+    size_t token_pairs, feature_pairs;
+    ptrdiff_t ldv;
+    float *psi, *phi, *hi_pairs, *one_psi, *ones_pairs, *v_pairs; /* of pairs */
+    float *features_in, *v_in, *hi, *lo, *local, *acc, *ones, *den;
+    void *memory[MOST_ARRAYS];
+    int arrays;
+};
+
+static float *block(struct pairs_bench *b, size_t count)
+{
+    float *p = bench_memory((count + 64) * sizeof *p);
+    if (!p)
+        return NULL;
+    uint32_t seed = 1;
+    for (size_t i = 0; i < count + 64; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        p[i] = 0.25f + 0.5f * (float)(seed >> 8) * 0x1p-24f;
+    }
+    b->memory[b->arrays++] = p;
+    return p;
+}
+
+/* Pairs of what block() makes: the upper half of each float is a bf16. */
+static float *block_of_pairs(struct pairs_bench *b, size_t count)
+{
+    float *p = block(b, count);
+    for (size_t i = 0; p && i < count + 64; i++) {
+        uint32_t bits;
+        memcpy(&bits, &p[i], sizeof bits);
+        bits = (bits & 0xffff0000u) | bits >> 16;
+        memcpy(&p[i], &bits, sizeof bits);
+    }
+    return p;
+}
+
+static void destroy(struct pairs_bench *b)
+{
+    for (int i = 0; i < b->arrays; i++)
+        free(b->memory[i]);
+}
+
+static bool create(struct pairs_bench *b, const struct tsa_pairs_f32 *k,
+                   const struct bench_problem *p, size_t chunk)
+{
+    const size_t total = tsa_features(p->d, p->terms);
+    memset(b, 0, sizeof *b);
+    b->k = k;
+    b->c = chunk < TSA_TILE_TOKENS ? chunk : TSA_TILE_TOKENS;
+    b->dv = p->dv;
+    b->features = total < MOST_FEATURES ? total : MOST_FEATURES;
+    b->token_pairs = (b->c + 1) / 2;
+    b->feature_pairs = (b->features + 1) / 2;
+    b->ldv = (ptrdiff_t)tsa_round_up(p->dv, TSA_ROW_PAD);
+    const size_t ldv = (size_t)b->ldv, f = tsa_round_up(b->features, TSA_ROW_PAD);
+    b->psi = block_of_pairs(b, b->feature_pairs * LDT);
+    b->phi = block_of_pairs(b, f * LDP);
+    b->hi_pairs = block_of_pairs(b, b->feature_pairs * ldv);
+    b->one_psi = block_of_pairs(b, b->feature_pairs);
+    b->ones_pairs = block_of_pairs(b, b->feature_pairs + ldv);
+    b->v_pairs = block_of_pairs(b, LDP * ldv);
+    b->features_in = block(b, f * LDT);
+    b->v_in = block(b, LDT * ldv);
+    b->hi = block(b, f * ldv);
+    b->lo = block(b, f * ldv);
+    b->local = block(b, f * ldv);
+    b->acc = block(b, LDT * ldv);
+    b->ones = block(b, f);
+    b->den = block(b, LDT);
+    return b->arrays == 14;
+}
+
+#define BYTES(count) ((double)(count) * sizeof(float))
+#define KERNEL(name) static struct kernel_cost name(struct pairs_bench *b)
+
+KERNEL(query)
+{
+    b->k->query(b->c, (size_t)b->ldv, b->feature_pairs, b->psi, LDT, b->hi_pairs, b->ldv, b->acc,
+                b->ldv, 1, NULL);
+    return (struct kernel_cost){2.0 * (double)(b->c * b->dv * b->features),
+                                BYTES(b->feature_pairs * (b->dv + b->c))};
+}
+KERNEL(query_ones)
+{
+    b->k->query_ones(b->c, b->feature_pairs, b->psi, LDT, b->ones_pairs, b->den, 1);
+    return (struct kernel_cost){2.0 * (double)(b->c * b->features), BYTES(b->feature_pairs * b->c)};
+}
+KERNEL(update)
+{
+    b->k->update(b->features, (size_t)b->ldv, b->token_pairs, b->phi, b->v_pairs, b->ldv, b->local,
+                 b->ldv, 1, NULL);
+    return (struct kernel_cost){2.0 * (double)(b->c * b->dv * b->features),
+                                BYTES(b->features * (b->dv + b->token_pairs))};
+}
+KERNEL(update_fold)
+{
+    b->k->update_fold(b->features, (size_t)b->ldv, b->token_pairs, b->phi, b->v_pairs, b->ldv, NULL,
+                      0, b->hi, b->lo, b->ldv, NULL);
+    return (struct kernel_cost){2.0 * (double)(b->c * b->dv * b->features),
+                                BYTES(b->features * (4 * b->dv + b->token_pairs))};
+}
+KERNEL(decode_state)
+{
+    const float *const hi[1] = {b->hi_pairs}, *const ones[1] = {b->ones_pairs};
+    b->k->decode_state(1, (size_t)b->ldv, b->feature_pairs, b->one_psi, 0, hi, b->ldv, ones, b->acc,
+                       b->ldv, b->den, 1);
+    return (struct kernel_cost){2.0 * (double)(b->features * (b->dv + 1)),
+                                BYTES(b->feature_pairs * (b->dv + 1))};
+}
+KERNEL(turn)
+{
+    b->k->turn(b->features, b->token_pairs, b->phi, LDP, b->ones, 1, NULL, 0);
+    return (struct kernel_cost){(double)(b->features * b->c), BYTES(b->features * b->token_pairs)};
+}
+KERNEL(pair_rows)
+{
+    b->k->pair_rows(b->c, (size_t)b->ldv, b->v_in, b->ldv, b->v_pairs, b->ldv);
+    return (struct kernel_cost){0, BYTES((b->c + b->token_pairs) * b->dv)};
+}
+KERNEL(pair_cols)
+{
+    b->k->pair_cols(b->features, b->c, b->features_in, LDT, b->phi, LDP);
+    return (struct kernel_cost){0, BYTES(b->features * (b->c + b->token_pairs))};
+}
+
+/* The order of the lists: a kernel without a bench does not compile. */
+static const struct {
+    const char *name;
+    struct kernel_cost (*call)(struct pairs_bench *);
+} list[] = {
+#define TSA_KERNEL(result, name, args) {#name, name},
+#include "products.def"
+
+#include "pairs.def"
+#undef TSA_KERNEL
+};
+
+struct pairs_work {
+    struct pairs_bench *bench;
+    struct kernel_cost (*call)(struct pairs_bench *);
+    struct kernel_cost cost;
+};
+
+static bool run(void *context, size_t iterations)
+{
+    struct pairs_work *w = context;
+    while (iterations--)
+        w->cost = w->call(w->bench);
+    return true;
+}
+
+bool kernel_table_pairs(const struct bench_options *options, const struct tsa_pairs_f32 *pairs,
+                        const struct bench_problem *problem, size_t chunk, double peak)
+{
+    struct pairs_bench bench;
+    bool ok = create(&bench, pairs, problem, chunk);
+    for (size_t i = 0; ok && i < sizeof list / sizeof *list; i++) {
+        struct pairs_work work = {.bench = &bench, .call = list[i].call};
+        const struct bench_work timed = {.run = run, .context = &work};
+        struct bench_stats stats;
+        ok = bench_measure(&options->timing, &timed, 1, &stats);
+        if (ok)
+            kernel_print(options, pairs->name, "bf16", list[i].name, &stats, work.cost, peak);
+    }
+    destroy(&bench);
+    return ok;
+}
