@@ -285,8 +285,8 @@ END_TEST
 #define LAYERS 2
 #define MOST_PLANS (TSA_MAX_TERMS + 2)
 
-/* States with the model beside them; the plans have every exact_degrees, and one is f32. State i
- * was made by plan i of them, and takes tokens from sequence i. */
+/* States with the model beside them; the plans have every exact_degrees, and one is f32. That made
+ * state 0, and mixed ones made the others. State i takes tokens from sequence i. */
 struct journey {
     struct problem p;
     struct rng rng;
@@ -379,7 +379,7 @@ static void journey_begin(struct journey *j, const struct shape *s, uint64_t see
         assert_team(team);
     }
     for (size_t i = 0; i < STATES; i++) {
-        const struct tsa_plan *maker = j->plan[i == 0 ? j->plans - 1 : draw(j, j->plans)];
+        const struct tsa_plan *maker = j->plan[i == 0 ? j->plans - 1 : draw(j, s->terms)];
         j->bytes[i] = tsa_state_bytes(maker);
         j->memory[i] = aligned_alloc(64, (j->bytes[i] + 63) / 64 * 64);
         memset(j->memory[i], 0xff, j->bytes[i]);
@@ -628,6 +628,72 @@ START_TEST(other_chunks)
     tsa_plan_destroy(first);
     free(got), free(want);
     problem_free(&p);
+}
+END_TEST
+
+/* Plans of fewer terms read a state, with any exact_degrees: where the sums that they need are odd
+ * in number, the state pairs the last of them with one of the next degree. */
+START_TEST(fewer_terms)
+{
+    static const size_t most = 4;
+    struct shape s = { 3, 17, most, 8, 2, 1, 1, 41, TSA_F32, L2, COEF_TAYLOR, TEMP_TWO };
+    const size_t queries = 5;
+    struct problem whole;
+    struct run r;
+    problem_make(&whole, &s, 67);
+    problem_mix(&whole, (unsigned)_i);
+    run_begin(&r, &whole, NULL, 1, 0);
+    feed_pieces(&r, PREFILL, 19);
+    for (s.terms = 1; s.terms < most; s.terms++)
+        for (unsigned exact = 0; exact <= s.terms; exact++) {
+            struct problem p;
+            struct tsa_error err;
+            problem_make(&p, &s, 67); /* the same rows */
+            problem_mix(&p, (unsigned)_i); /* whoever wrote the sums */
+            struct model_head **head = heads_new(&p.model), **sum = heads_new(&p.model);
+            for (size_t t = 0; t < s.tokens; t++)
+                model_token(&p.model, head, &p, 0, t, NULL);
+            problem_mix(&p, exact);
+            struct tsa_plan *plan = problem_plan(&p, NULL, 1);
+            float *got = make_zeros(s.heads * queries * s.dv, TSA_F32);
+            float *want = make_zeros(s.dv, TSA_F32);
+            const struct tsa_tensor o = dense(got, TSA_F32, s.heads, queries, s.dv);
+            for (size_t n = 1; n <= queries; n += queries - 1) { /* a token, or several */
+                ok(tsa_query(plan, (const struct tsa_state *const *)r.states, 1, 0, n, &p.q, &o,
+                             NULL, &err),
+                   &err);
+                for (size_t i = 0; i < s.heads * n; i++) {
+                    const size_t h = i / n, t = i % n;
+                    model_query(&p.model, head[0], h, (float *)p.q.data + (h * s.tokens + t) * s.d,
+                                want);
+                    assert_bits(got + (h * queries + t) * s.dv, want, TSA_F32, s.dv, "query");
+                }
+            }
+            /* into a state of so many terms, which has folded once, and has one token more */
+            struct tsa_state **st = states_make(plan, 2);
+            ok(tsa_absorb(plan, st, 1, 0, 9, &p.k, &p.v, NULL, &err), &err);
+            for (size_t t = 0; t < 9; t++)
+                model_token(&p.model, sum, &p, 0, t, NULL);
+            ok(tsa_state_merge(plan, st[0], r.states[0], NULL, &err), &err);
+            heads_merge(&p.model, sum, head);
+            assert_state(plan, st[0], 0, &p.model, sum, "merged");
+            ok(tsa_state_copy(plan, st[1], r.states[0], &err), &err);
+            assert_state(plan, st[1], 0, &p.model, head, "copied");
+            for (int i = 0; i < 2; i++) {
+                ok(tsa_query(plan, (const struct tsa_state *const *)st + i, 1, 0, 1, &p.q, &o, NULL,
+                             &err),
+                   &err);
+                model_query(&p.model, i == 0 ? sum[0] : head[0], 0, p.q.data, want);
+                assert_bits(got, want, TSA_F32, s.dv, "query after that");
+            }
+            states_free(st, 2);
+            heads_free(&p.model, head), heads_free(&p.model, sum);
+            tsa_plan_destroy(plan);
+            free(got), free(want);
+            problem_free(&p);
+        }
+    run_end(&r);
+    problem_free(&whole);
 }
 END_TEST
 
@@ -957,12 +1023,14 @@ END_TEST
 static void assert_exact(const struct tsa_options *o, unsigned exact)
 {
     struct tsa_plan *plan = make_plan(o);
-    char text[4096];
+    char text[4096], line[100];
     const bool mixed = exact < o->terms;
+    snprintf(line, sizeof line, "\ncompute: %s\nexact_degrees: %u\n", mixed ? "mixed" : "f32",
+             exact);
     ck_assert_int_eq(tsa_plan_compute(plan), mixed ? TSA_COMPUTE_MIXED : TSA_COMPUTE_F32);
     ck_assert_uint_eq(tsa_plan_exact_degrees(plan), exact);
     ck_assert_uint_lt(tsa_plan_describe(plan, text, sizeof text), sizeof text);
-    ck_assert_msg((strstr(text, "bf16") != NULL) == mixed, "%s", text);
+    ck_assert_msg(strstr(text, line) != NULL, "%s", text);
     ck_assert(!mixed || tsa_plan_chunk(plan) % 2 == 0);
     tsa_plan_destroy(plan);
 }
@@ -1060,6 +1128,7 @@ int main(void)
     TCase *taking_turns = add_case(suite, "turns");
     tcase_add_loop_test(taking_turns, turns, 0, 12);
     tcase_add_loop_test(taking_turns, other_chunks, 0, 3);
+    tcase_add_loop_test(taking_turns, fewer_terms, 0, 5);
     TCase *calls = add_case(suite, "calls");
     tcase_add_loop_test(calls, ragged, 0, 2);
     tcase_add_test(calls, host);
