@@ -142,6 +142,30 @@ START_TEST(threads)
 }
 END_TEST
 
+/* As on a CPU that has the vectors but no instructions for bf16, or fewer vectors for them. */
+START_TEST(tables)
+{
+    struct problem p;
+    problem_begin(&p, _i);
+    for (size_t i = 0; tsa_isa_at(i) != NULL; i++)
+        for (size_t k = i; tsa_isa_at(k) != NULL; k++) {
+            const struct tsa_pairs_f32 *pairs = tsa_isa_at(k)->pairs;
+            if (pairs == NULL || !tsa_isa_usable(tsa_isa_at(i)) ||
+                !tsa_isa_usable(tsa_isa_at(k)) || (i + k + (size_t)_i) % 3 != 0)
+                continue;
+            for (int verb = PREFILL; verb <= DECODE; verb++) {
+                struct run r;
+                run_begin(&r, &p, tsa_isa_at(i)->name, 1, 0);
+                r.plan->pairs = pairs;
+                feed(&r, (enum verb)verb, 0, p.shape.batch, 0, p.shape.tokens);
+                check_run(&r, pairs->name);
+                run_end(&r);
+            }
+        }
+    problem_free(&p);
+}
+END_TEST
+
 /* Strided, reversed and misaligned views; and tensors of f64, which become f32 first. */
 START_TEST(views)
 {
@@ -1120,6 +1144,7 @@ int main(void)
     TCase *schedules = add_case(suite, "schedules");
     tcase_add_loop_test(schedules, cutting, 0, PROBLEMS);
     tcase_add_loop_test(schedules, threads, 0, PROBLEMS);
+    tcase_add_loop_test(schedules, tables, 0, PROBLEMS);
     TCase *tensors = add_case(suite, "tensors");
     tcase_add_test(tensors, views);
     tcase_add_test(tensors, misaligned);
