@@ -142,6 +142,24 @@ START_TEST(threads)
 }
 END_TEST
 
+/* A state large enough for the columns of one step to be shared out. */
+START_TEST(decode_columns)
+{
+    static const struct shape s = { 16, 49,      5,  4,           2,       1, 1,
+                                    11, TSA_F32, L2, COEF_TAYLOR, TEMP_PER_HEAD };
+    struct problem p;
+    struct run r;
+    problem_make(&p, &s, 51);
+    problem_mix(&p, 1);
+    problem_solve(&p);
+    run_begin(&r, &p, NULL, 2 + 3 * _i, 0);
+    feed(&r, DECODE, 0, 1, 0, s.tokens);
+    check_run(&r, "decode of a large state");
+    run_end(&r);
+    problem_free(&p);
+}
+END_TEST
+
 /* As on a CPU that has the vectors but no instructions for bf16, or fewer vectors for them. */
 START_TEST(tables)
 {
@@ -1144,6 +1162,7 @@ int main(void)
     TCase *schedules = add_case(suite, "schedules");
     tcase_add_loop_test(schedules, cutting, 0, PROBLEMS);
     tcase_add_loop_test(schedules, threads, 0, PROBLEMS);
+    tcase_add_loop_test(schedules, decode_columns, 0, 2);
     tcase_add_loop_test(schedules, tables, 0, PROBLEMS);
     TCase *tensors = add_case(suite, "tensors");
     tcase_add_test(tensors, views);
