@@ -18,31 +18,31 @@ static const struct mixed {
     unsigned exact;
 } problems[] = {
     /* d  dv  n   C  H  G  B   N; all high features even or odd in number; E = 0 .. n */
-    { { 1, 1, 1, 2, 1, 1, 1, 9, TSA_F32, L2, COEF_TAYLOR, TEMP_TWO }, 0 },
-    { { 2, 7, 2, 4, 2, 1, 3, 23, TSA_F32, L2, COEF_PER_HEAD, TEMP_PER_HEAD }, 1 },
-    { { 3, 17, 3, 16, 4, 2, 3, 61, TSA_F32, L2, COEF_PER_HEAD, TEMP_PER_HEAD }, 2 },
-    { { 5, 33, 4, 16, 3, 1, 2, 75, TSA_F32, L2, COEF_SHARED, TEMP_PER_HEAD }, 3 },
-    { { 16, 64, 3, 64, 2, 2, 2, 150, TSA_F32, L2, COEF_TAYLOR, TEMP_TWO }, 2 },
-    { { 16, 65, 3, 66, 6, 2, 1, 150, TSA_F32, L2, COEF_PER_HEAD, TEMP_PER_HEAD }, 1 },
-    { { 17, 16, 3, 128, 2, 1, 1, 270, TSA_F32, RAW, COEF_TAYLOR, TEMP_SHARED }, 2 },
-    { { 5, 65, 5, 2, 2, 1, 2, 21, TSA_F32, L2, COEF_TAYLOR, TEMP_PER_HEAD }, 4 },
-    { { 3, 1, 6, 200, 2, 2, 2, 430, TSA_F32, L2, COEF_SHARED, TEMP_SHARED }, 5 },
-    { { 1, 7, 6, 4, 1, 1, 3, 35, TSA_F32, RAW, COEF_TAYLOR, TEMP_TWO }, 3 },
-    { { 16, 16, 2, 64, 5, 5, 1, 131, TSA_F32, L2, COEF_FIRST, TEMP_PER_HEAD }, 0 },
-    { { 16, 17, 3, 128, 2, 1, 1, 261, TSA_F32, L2, COEF_TAYLOR, TEMP_TWO }, 0 },
-    { { 2, 64, 5, 200, 3, 1, 1, 410, TSA_F32, L2, COEF_PER_HEAD, TEMP_PER_HEAD }, 1 },
-    { { 17, 7, 2, 16, 4, 2, 2, 40, TSA_F32, L2, COEF_TAYLOR, TEMP_PER_HEAD }, 1 },
-    { { 5, 16, 4, 66, 2, 1, 1, 140, TSA_F32, L2, COEF_TAYLOR, TEMP_TWO }, 4 },
-    { { 3, 33, 1, 16, 2, 1, 2, 40, TSA_F32, L2, COEF_SHARED, TEMP_TWO }, 0 },
-    { { 5, 7, 6, 16, 2, 1, 1, 40, TSA_F32, RAW, COEF_SHARED, TEMP_SHARED }, 2 },
+    {{1, 1, 1, 2, 1, 1, 1, 9, TSA_F32, L2, COEF_TAYLOR, TEMP_TWO}, 0},
+    {{2, 7, 2, 4, 2, 1, 3, 23, TSA_F32, L2, COEF_PER_HEAD, TEMP_PER_HEAD}, 1},
+    {{3, 17, 3, 16, 4, 2, 3, 61, TSA_F32, L2, COEF_PER_HEAD, TEMP_PER_HEAD}, 2},
+    {{5, 33, 4, 16, 3, 1, 2, 75, TSA_F32, L2, COEF_SHARED, TEMP_PER_HEAD}, 3},
+    {{16, 64, 3, 64, 2, 2, 2, 150, TSA_F32, L2, COEF_TAYLOR, TEMP_TWO}, 2},
+    {{16, 65, 3, 66, 6, 2, 1, 150, TSA_F32, L2, COEF_PER_HEAD, TEMP_PER_HEAD}, 1},
+    {{17, 16, 3, 128, 2, 1, 1, 270, TSA_F32, RAW, COEF_TAYLOR, TEMP_SHARED}, 2},
+    {{5, 65, 5, 2, 2, 1, 2, 21, TSA_F32, L2, COEF_TAYLOR, TEMP_PER_HEAD}, 4},
+    {{3, 1, 6, 200, 2, 2, 2, 430, TSA_F32, L2, COEF_SHARED, TEMP_SHARED}, 5},
+    {{1, 7, 6, 4, 1, 1, 3, 35, TSA_F32, RAW, COEF_TAYLOR, TEMP_TWO}, 3},
+    {{16, 16, 2, 64, 5, 5, 1, 131, TSA_F32, L2, COEF_FIRST, TEMP_PER_HEAD}, 0},
+    {{16, 17, 3, 128, 2, 1, 1, 261, TSA_F32, L2, COEF_TAYLOR, TEMP_TWO}, 0},
+    {{2, 64, 5, 200, 3, 1, 1, 410, TSA_F32, L2, COEF_PER_HEAD, TEMP_PER_HEAD}, 1},
+    {{17, 7, 2, 16, 4, 2, 2, 40, TSA_F32, L2, COEF_TAYLOR, TEMP_PER_HEAD}, 1},
+    {{5, 16, 4, 66, 2, 1, 1, 140, TSA_F32, L2, COEF_TAYLOR, TEMP_TWO}, 4},
+    {{3, 33, 1, 16, 2, 1, 2, 40, TSA_F32, L2, COEF_SHARED, TEMP_TWO}, 0},
+    {{5, 7, 6, 16, 2, 1, 1, 40, TSA_F32, RAW, COEF_SHARED, TEMP_SHARED}, 2},
     /* sums that are large; degrees that are made as they are needed; more features than a block */
-    { { 16, 128, 4, 16, 3, 1, 1, 40, TSA_F32, L2, COEF_PER_HEAD, TEMP_PER_HEAD }, 2 },
-    { { 17, 33, 4, 64, 1, 1, 1, 70, TSA_F32, L2, COEF_TAYLOR, TEMP_TWO }, 3 },
-    { { 16, 5, 5, 16, 1, 1, 1, 35, TSA_F32, L2, COEF_TAYLOR, TEMP_TWO }, 3 },
-    { { 130, 16, 2, 48, 1, 1, 1, 100, TSA_F32, RAW, COEF_TAYLOR, TEMP_TWO }, 1 },
+    {{16, 128, 4, 16, 3, 1, 1, 40, TSA_F32, L2, COEF_PER_HEAD, TEMP_PER_HEAD}, 2},
+    {{17, 33, 4, 64, 1, 1, 1, 70, TSA_F32, L2, COEF_TAYLOR, TEMP_TWO}, 3},
+    {{16, 5, 5, 16, 1, 1, 1, 35, TSA_F32, L2, COEF_TAYLOR, TEMP_TWO}, 3},
+    {{130, 16, 2, 48, 1, 1, 1, 100, TSA_F32, RAW, COEF_TAYLOR, TEMP_TWO}, 1},
     /* chunks of several tiles, and of several passes */
-    { { 7, 32, 4, 150, 3, 1, 2, 310, TSA_F32, L2, COEF_PER_HEAD, TEMP_PER_HEAD }, 2 },
-    { { 2, 3, 3, 600, 2, 1, 1, 1250, TSA_F32, L2, COEF_TAYLOR, TEMP_TWO }, 1 },
+    {{7, 32, 4, 150, 3, 1, 2, 310, TSA_F32, L2, COEF_PER_HEAD, TEMP_PER_HEAD}, 2},
+    {{2, 3, 3, 600, 2, 1, 1, 1250, TSA_F32, L2, COEF_TAYLOR, TEMP_TWO}, 1},
 };
 #define PROBLEMS ((int)(sizeof problems / sizeof problems[0]))
 
@@ -74,7 +74,7 @@ START_TEST(cutting)
     struct problem p;
     problem_begin(&p, _i);
     const size_t c = p.shape.chunk, n = p.shape.tokens, batch = p.shape.batch;
-    const size_t piece[] = { n, 1, 3, 7, c - 1, c, c + 1, 2 * c + 3 };
+    const size_t piece[] = {n, 1, 3, 7, c - 1, c, c + 1, 2 * c + 3};
     const size_t count = sizeof piece / sizeof piece[0];
     const char *isa;
     for (size_t i = 0; (isa = usable_isa(i)) != NULL; i++)
@@ -107,7 +107,7 @@ END_TEST
 
 START_TEST(threads)
 {
-    static const int team[] = { 2, 3, 5 };
+    static const int team[] = {2, 3, 5};
     struct problem p;
     problem_begin(&p, _i);
     const size_t n = p.shape.tokens, batch = p.shape.batch;
@@ -145,8 +145,8 @@ END_TEST
 /* A state large enough for the columns of one step to be shared out. */
 START_TEST(decode_columns)
 {
-    static const struct shape s = { 16, 49,      5,  4,           2,       1, 1,
-                                    11, TSA_F32, L2, COEF_TAYLOR, TEMP_PER_HEAD };
+    static const struct shape s = {16, 49, 5,       4,  2,           1,
+                                   1,  11, TSA_F32, L2, COEF_TAYLOR, TEMP_PER_HEAD};
     struct problem p;
     struct run r;
     problem_make(&p, &s, 51);
@@ -168,8 +168,8 @@ START_TEST(tables)
     for (size_t i = 0; tsa_isa_at(i) != NULL; i++)
         for (size_t k = i; tsa_isa_at(k) != NULL; k++) {
             const struct tsa_pairs_f32 *pairs = tsa_isa_at(k)->pairs;
-            if (pairs == NULL || !tsa_isa_usable(tsa_isa_at(i)) ||
-                !tsa_isa_usable(tsa_isa_at(k)) || (i + k + (size_t)_i) % 3 != 0)
+            if (pairs == NULL || !tsa_isa_usable(tsa_isa_at(i)) || !tsa_isa_usable(tsa_isa_at(k)) ||
+                (i + k + (size_t)_i) % 3 != 0)
                 continue;
             for (int verb = PREFILL; verb <= DECODE; verb++) {
                 struct run r;
@@ -283,8 +283,7 @@ END_TEST
 /* NaN and infinities, let through by the flag: canonical NaN, and rows before them are clean. */
 START_TEST(nonfinite)
 {
-    static const struct shape s = { 5,  19,      4,  16,          2,       1, 1,
-                                    60, TSA_F32, RAW, COEF_TAYLOR, TEMP_TWO };
+    static const struct shape s = {5, 19, 4, 16, 2, 1, 1, 60, TSA_F32, RAW, COEF_TAYLOR, TEMP_TWO};
     const size_t bad = 37; /* after folds, within a window */
     for (int j = 0; j < 6; j++) {
         struct problem p;
@@ -384,8 +383,7 @@ static void model_token(const struct model *m, struct model_head *const *head,
     const size_t group = m->heads / m->kv_heads, n = p->shape.tokens;
     for (size_t g = 0; g < m->kv_heads; g++) {
         const size_t row = (b * m->kv_heads + g) * n + t;
-        model_append(m, head[g], (float *)p->k.data + row * m->d,
-                     (float *)p->v.data + row * m->dv);
+        model_append(m, head[g], (float *)p->k.data + row * m->d, (float *)p->v.data + row * m->dv);
         for (size_t h = g * group; want != NULL && h < (g + 1) * group; h++) {
             const size_t at = (b * m->heads + h) * n + t;
             model_query(m, head[g], h, (float *)p->q.data + at * m->d, want + at * m->dv);
@@ -450,6 +448,7 @@ static void journey_end(struct journey *j)
 /* Some tokens into one state, or as many into each. */
 static void absorb_some(struct journey *j, enum verb verb)
 {
+    static const char *const names[] = {"prefill", "decode", "absorb"};
     const struct shape *s = &j->p.shape;
     const size_t x = draw(j, j->plans), layer = draw(j, LAYERS), one = draw(j, 2 * STATES);
     const size_t first = one < STATES ? one : 0, count = one < STATES ? 1 : STATES;
@@ -457,9 +456,8 @@ static void absorb_some(struct journey *j, enum verb verb)
     const size_t n = 1 + draw(j, most), from = draw(j, s->tokens - n);
     const struct tsa_tensor out = dense(j->got, TSA_F32, s->heads, s->tokens, s->dv);
     struct tsa_error err;
-    snprintf(j->what, sizeof j->what, "%s of %zu tokens, plan %zu, states %zu to %zu",
-             verb == DECODE ? "decode" : verb == ABSORB ? "absorb" : "prefill", n, x, first,
-             first + count - 1);
+    snprintf(j->what, sizeof j->what, "%s of %zu tokens, plan %zu, states %zu to %zu", names[verb],
+             n, x, first, first + count - 1);
     for (size_t t = from, step = verb == DECODE ? 1 : n; t < from + n; t += step) {
         const struct tsa_tensor q = from_token(from_batch(j->p.q, first), t);
         const struct tsa_tensor k = from_token(from_batch(j->p.k, first), t);
@@ -579,8 +577,8 @@ static void check_journey(struct journey *j)
             ok(tsa_query(j->plan[x], &state, 1, layer, queries, &q, &o, NULL, &err), &err);
             for (size_t h = 0; h < s->heads; h++)
                 for (size_t t = 0; t < queries; t++) {
-                    model_query(m, head[h / group], h,
-                                (float *)q.data + (h * s->tokens + t) * s->d, want);
+                    model_query(m, head[h / group], h, (float *)q.data + (h * s->tokens + t) * s->d,
+                                want);
                     assert_bits(got + (h * queries + t) * s->dv, want, TSA_F32, s->dv, j->what);
                 }
         }
@@ -593,12 +591,12 @@ static void check_journey(struct journey *j)
 START_TEST(turns)
 {
     static const struct shape shapes[] = {
-        { 3, 17, 3, 8, 4, 2, STATES, 40, TSA_F32, L2, COEF_PER_HEAD, TEMP_PER_HEAD },
-        { 5, 7, 4, 16, 2, 1, STATES, 50, TSA_F32, RAW, COEF_TAYLOR, TEMP_TWO },
-        { 16, 33, 3, 4, 2, 2, STATES, 30, TSA_F32, L2, COEF_TAYLOR, TEMP_PER_HEAD },
-        { 2, 64, 5, 66, 1, 1, STATES, 200, TSA_F32, L2, COEF_SHARED, TEMP_TWO },
-        { 16, 16, 3, 64, 1, 1, STATES, 140, TSA_F32, L2, COEF_TAYLOR, TEMP_TWO },
-        { 1, 1, 2, 2, 1, 1, STATES, 20, TSA_F32, L2, COEF_TAYLOR, TEMP_TWO },
+        {3, 17, 3, 8, 4, 2, STATES, 40, TSA_F32, L2, COEF_PER_HEAD, TEMP_PER_HEAD},
+        {5, 7, 4, 16, 2, 1, STATES, 50, TSA_F32, RAW, COEF_TAYLOR, TEMP_TWO},
+        {16, 33, 3, 4, 2, 2, STATES, 30, TSA_F32, L2, COEF_TAYLOR, TEMP_PER_HEAD},
+        {2, 64, 5, 66, 1, 1, STATES, 200, TSA_F32, L2, COEF_SHARED, TEMP_TWO},
+        {16, 16, 3, 64, 1, 1, STATES, 140, TSA_F32, L2, COEF_TAYLOR, TEMP_TWO},
+        {1, 1, 2, 2, 1, 1, STATES, 20, TSA_F32, L2, COEF_TAYLOR, TEMP_TWO},
     };
     struct journey j;
     const size_t count = sizeof shapes / sizeof shapes[0];
@@ -630,13 +628,12 @@ END_TEST
 /* Between chunks, when no window is open, plans of other chunks may take turns too. */
 START_TEST(other_chunks)
 {
-    static const struct shape s = { 5,  19,      3,  16,          2,       1, 1,
-                                    90, TSA_F32, L2, COEF_TAYLOR, TEMP_TWO };
+    static const struct shape s = {5, 19, 3, 16, 2, 1, 1, 90, TSA_F32, L2, COEF_TAYLOR, TEMP_TWO};
     static const struct {
         size_t chunk, tokens;
         bool mixed;
-    } leg[] = { { 5, 15, false }, { 16, 16, true }, { 16, 16, false }, { 8, 8, true },
-                { 7, 14, false }, { 16, 21, true } };
+    } leg[] = {{5, 15, false}, {16, 16, true}, {16, 16, false},
+               {8, 8, true},   {7, 14, false}, {16, 21, true}};
     struct problem p;
     struct tsa_error err;
     problem_make(&p, &s, 61);
@@ -678,7 +675,7 @@ END_TEST
 START_TEST(fewer_terms)
 {
     static const size_t most = 4;
-    struct shape s = { 3, 17, most, 8, 2, 1, 1, 41, TSA_F32, L2, COEF_TAYLOR, TEMP_TWO };
+    struct shape s = {3, 17, most, 8, 2, 1, 1, 41, TSA_F32, L2, COEF_TAYLOR, TEMP_TWO};
     const size_t queries = 5;
     struct problem whole;
     struct run r;
@@ -690,7 +687,7 @@ START_TEST(fewer_terms)
         for (unsigned exact = 0; exact <= s.terms; exact++) {
             struct problem p;
             struct tsa_error err;
-            problem_make(&p, &s, 67); /* the same rows */
+            problem_make(&p, &s, 67);      /* the same rows */
             problem_mix(&p, (unsigned)_i); /* whoever wrote the sums */
             struct model_head **head = heads_new(&p.model), **sum = heads_new(&p.model);
             for (size_t t = 0; t < s.tokens; t++)
@@ -744,8 +741,8 @@ END_TEST
 /* Packed, padded and slots, one after the other on the same states. */
 START_TEST(ragged)
 {
-    static const int64_t packed[2][4] = { { 0, 20, 20, 55 }, { 3, 3, 24, 61 } };
-    static const int64_t padded[2][3] = { { 5, 17, 0 }, { 19, 0, 33 } }, slots[] = { 2, 0 };
+    static const int64_t packed[2][4] = {{0, 20, 20, 55}, {3, 3, 24, 61}};
+    static const int64_t padded[2][3] = {{5, 17, 0}, {19, 0, 33}}, slots[] = {2, 0};
     struct problem p;
     struct run r;
     struct tsa_error err;
@@ -873,9 +870,9 @@ static void assert_value(const struct run *r, double value, const char *what)
 /* Numerator and denominator are the same chain if v is 1, and differ by a power of two if v is. */
 START_TEST(constants)
 {
-    static const struct shape s = { 5,  19,      3,  16,           4,       2, 2,
-                                    70, TSA_F32, L2, COEF_PER_HEAD, TEMP_PER_HEAD };
-    static const double values[] = { 1, 2, -0.25 };
+    static const struct shape s = {
+        5, 19, 3, 16, 4, 2, 2, 70, TSA_F32, L2, COEF_PER_HEAD, TEMP_PER_HEAD};
+    static const double values[] = {1, 2, -0.25};
     for (size_t i = 0; i < 3; i++) {
         struct problem p;
         struct run r;
@@ -903,8 +900,7 @@ END_TEST
  * the sums: after 87 folds of 16, where degree 0 has bf16 operands, 3 x 87 = 261 becomes 260. */
 START_TEST(threes)
 {
-    static const struct shape s = { 1,    1,       3,  16,          1,       1, 1,
-                                    1393, TSA_F32, L2, COEF_TAYLOR, TEMP_TWO };
+    static const struct shape s = {1, 1, 3, 16, 1, 1, 1, 1393, TSA_F32, L2, COEF_TAYLOR, TEMP_TWO};
     struct problem p;
     struct run r;
     problem_make(&p, &s, 72);
@@ -927,9 +923,9 @@ END_TEST
 START_TEST(definition)
 {
     static const struct shape shapes[] = {
-        { 3, 4, 4, 16, 4, 2, 1, 200, TSA_F32, L2, COEF_PER_HEAD, TEMP_PER_HEAD },
-        { 16, 8, 3, 64, 2, 2, 1, 200, TSA_F32, L2, COEF_TAYLOR, TEMP_TWO },
-        { 6, 4, 5, 2, 2, 1, 1, 150, TSA_F32, RAW, COEF_SHARED, TEMP_SHARED },
+        {3, 4, 4, 16, 4, 2, 1, 200, TSA_F32, L2, COEF_PER_HEAD, TEMP_PER_HEAD},
+        {16, 8, 3, 64, 2, 2, 1, 200, TSA_F32, L2, COEF_TAYLOR, TEMP_TWO},
+        {6, 4, 5, 2, 2, 1, 1, 150, TSA_F32, RAW, COEF_SHARED, TEMP_SHARED},
     };
     const struct shape *s = &shapes[_i / 3];
     struct problem p;
@@ -996,8 +992,8 @@ static double distance(const struct problem *p, unsigned exact_degrees)
 /* What doc/accuracy.md says of the usual shape: 2.3e-5 with two exact degrees, 1.5e-3 with none. */
 START_TEST(usual_accuracy)
 {
-    static const struct shape s = { 16,   64,      3,  64,          1,       1, 1,
-                                    2048, TSA_F32, L2, COEF_TAYLOR, TEMP_TWO };
+    static const struct shape s = {16, 64,   3,       64, 1,           1,
+                                   1,  2048, TSA_F32, L2, COEF_TAYLOR, TEMP_TWO};
     struct problem p;
     problem_make(&p, &s, 90);
     const double exact = distance(&p, 3), two = distance(&p, 2), none = distance(&p, 0);

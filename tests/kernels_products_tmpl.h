@@ -201,8 +201,7 @@ static void model_update(size_t features, size_t cols, size_t rows, const T *phi
         for (size_t c = 0; c < cols; c++) {
             T *sum = &local[f * (size_t)ldl + c];
 
-            *sum = update_chain(rows, phi + f * OPERAND_TILE, v + c, (size_t)ldv,
-                                first ? 0 : *sum);
+            *sum = update_chain(rows, phi + f * OPERAND_TILE, v + c, (size_t)ldv, first ? 0 : *sum);
         }
 }
 
