@@ -14,6 +14,7 @@
 #include TSA_VECTORS
 #define O_TOKENS (TSA_TILE_TOKENS / 2)
 
+#include "psi_tmpl.h"
 #include "state_tmpl.h"
 #include "decode_state_tmpl.h"
 #include "turn_tmpl.h"

@@ -15,6 +15,7 @@ typedef V vector;
 #define o_count(x, sum) v_add(sum, x)
 
 #include "rows_tmpl.h"
+#include "psi_tmpl.h"
 #include "features_tmpl.h"
 #include "turn_tmpl.h"
 #include "exp_tmpl.h"

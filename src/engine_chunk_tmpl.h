@@ -332,17 +332,16 @@ static void query_block(const struct tsa_plan *plan, T *room, const struct queri
     for (size_t t = 0; t < m; t += TSA_TILE_TOKENS) {
         const size_t n = tile_tokens(m - t);
         T *base = tile_at(plan, q->base, t);
+        const size_t lanes = tsa_round_up(n, plan->lanes);
         const T *psi = plan->unit_weights ? features_in_place(plan, base, f0, f1) : NULL;
-        if (!psi) {
+        if (f0 >= plan->high) {
+            PAIRS(plan)->psi_pairs(&plan->mono, f0, f1, n, base, TSA_TILE_TOKENS, weight, rows,
+                                   TSA_TILE_TOKENS);
+            psi = rows;
+        } else if (!psi) {
             KERNELS(plan)->psi_t(&plan->mono, f0, f1, n, base, TSA_TILE_TOKENS, weight, rows,
                                  TSA_TILE_TOKENS);
             psi = rows;
-        }
-        const size_t lanes = tsa_round_up(n, plan->lanes);
-        if (f0 >= plan->high) {
-            T *pairs = room + plan->room.psi_pairs;
-            PAIRS(plan)->pair_rows(f1 - f0, lanes, psi, TSA_TILE_TOKENS, pairs, TSA_TILE_TOKENS);
-            psi = pairs;
         }
         PRODUCT(plan, f0, query_ones)
         (n, b->steps, psi, TSA_TILE_TOKENS, b->ones, q->den + t, first);
@@ -434,21 +433,23 @@ static void fold_block(const struct tsa_plan *plan, T *room, const struct window
     for (size_t t = 0; t < plan->chunk; t += TSA_TILE_TOKENS) {
         const size_t n = tile_tokens(plan->chunk - t);
         T *base = tile_at(plan, room + r->kbase, t);
-        const T *phi = features_in_place(plan, base, f0, f1);
-        if (!phi) {
-            KERNELS(plan)->psi_t(&plan->mono, f0, f1, n, base, TSA_TILE_TOKENS, NULL, room + r->psi,
-                                 TSA_TILE_TOKENS);
-            phi = room + r->psi;
-        }
-        struct keys k = {t, n, n, phi, w->v + (ptrdiff_t)t * w->ldv, w->ldv};
+        struct keys k = {t, n, n, features_in_place(plan, base, f0, f1),
+                         w->v + (ptrdiff_t)t * w->ldv, w->ldv};
         ptrdiff_t ldp = TSA_TILE_TOKENS;
         if (plan->turn_update)
             k.v = room + r->vt + t * plan->dv;
         if (f0 >= plan->high) {
-            T *pairs = room + r->psi_pairs;
             ldp = PAIR_TOKENS;
-            PAIRS(plan)->pair_cols(features, n, phi, TSA_TILE_TOKENS, pairs, ldp);
-            k = (struct keys){t,  n, half_of(n), pairs, v_pairs_at(plan, room, t), (ptrdiff_t)ldv};
+            k.steps = half_of(n);
+            k.phi = room + r->psi;
+            k.v = v_pairs_at(plan, room, t);
+            k.ldv = (ptrdiff_t)ldv;
+            PAIRS(plan)->phi_pairs(&plan->mono, f0, f1, n, base, TSA_TILE_TOKENS, room + r->psi,
+                                   ldp);
+        } else if (!k.phi) {
+            KERNELS(plan)->psi_t(&plan->mono, f0, f1, n, base, TSA_TILE_TOKENS, NULL, room + r->psi,
+                                 TSA_TILE_TOKENS);
+            k.phi = room + r->psi;
         }
         PRODUCT(plan, f0, turn)
         (features, k.steps, k.phi, ldp, ones, t == 0, plan->turn_update ? room + r->turned : NULL,
