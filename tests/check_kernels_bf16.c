@@ -6,6 +6,7 @@
 
 #include "bf16.h"
 
+#include "kernels_monomials_tmpl.h"
 #include "kernels_products_tmpl.h"
 
 /* -- tables ------------------------------------------------------------------------------------ */
@@ -179,6 +180,30 @@ static void model_pair_cols(size_t rows, size_t cols, const T *in, ptrdiff_t ldi
         }
 }
 
+static void model_psi_pairs(const struct tsa_monomials *mono, size_t f0, size_t f1, size_t cols,
+                            T *base, ptrdiff_t ldb, const T *weight, T *psi, ptrdiff_t ldp)
+{
+    (void)mono;
+    for (size_t f = f0; f < f1; f += 2)
+        for (size_t t = 0; t < cols; t++) {
+            T even = monomial(f, base + t, (size_t)ldb) * weight[f], odd = 0;
+
+            if (f + 1 < f1)
+                odd = monomial(f + 1, base + t, (size_t)ldb) * weight[f + 1];
+            psi[(f - f0) / 2 * (size_t)ldp + t] = make_pair(even, odd);
+        }
+}
+
+static void model_phi_pairs(const struct tsa_monomials *mono, size_t f0, size_t f1, size_t cols,
+                            T *base, ptrdiff_t ldb, T *phi, ptrdiff_t ldp)
+{
+    (void)mono;
+    for (size_t f = f0; f < f1; f++)
+        for (size_t t = 0; t < cols; t += 2)
+            phi[(f - f0) * (size_t)ldp + t / 2] = make_pair(monomial(f, base + t, (size_t)ldb),
+                                                            monomial(f, base + t + 1, (size_t)ldb));
+}
+
 #define TSA_KERNEL(result, name, args) .name = model_##name,
 static const struct KERNELS model = {
 #include "products.def"
@@ -240,6 +265,77 @@ static void test_pair_cols(struct kc *kc, const struct KERNELS *table)
                 one_pair_cols(kc, table, rows, cols);
     for (size_t i = kc_rounds(kc, 300); i-- > 0;)
         one_pair_cols(kc, table, kc_between(kc, 1, 100), kc_between(kc, 1, 100));
+}
+
+/* base[] of `cols` tokens, whose rows may be read up to two vectors; its scratch may end as
+ * anything. */
+static struct kc_array *some_base(struct kc *kc, size_t cols, size_t *ldb)
+{
+    const struct tsa_monomials *mono = &model_mono->mono;
+    struct kc_array *base;
+
+    *ldb = tsa_round_up(cols + (cols == 0), 2 * TSA_ROW_PAD) + TSA_ROW_PAD * kc_between(kc, 0, 2);
+    base = kc_scratch(kc, "base", mono->rows, cols, *ldb);
+    base->given = mono->base;
+    base->rows = mono->d;
+    kc_fill(kc, base, some_variables(kc));
+    for (size_t g = mono->d; g < mono->base; g++)
+        for (size_t t = 0; t < cols; t++)
+            GOT(base)[g * *ldb + t] = monomial(g + 1, GOT(base) + t, *ldb);
+    return base;
+}
+
+static void one_psi_pairs(struct kc *kc, const struct KERNELS *table, size_t f0, size_t f1,
+                          size_t cols)
+{
+    const struct tsa_monomials *mono = &model_mono->mono;
+    size_t ldb, ldp = SOME_LD(kc, cols);
+    struct kc_array *base, *weight, *psi;
+
+    kc_case(kc, "d %zu terms %zu stored %zu features %zu..%zu of %zu cols %zu", mono->d,
+            mono->terms, mono->stored, f0, f1, mono->total, cols);
+    base = some_base(kc, cols, &ldb);
+    weight = kc_user(kc, "weight", 1, mono->total, 0);
+    psi = kc_scratch(kc, "psi", (f1 - f0 + 1) / 2, cols, ldp);
+    psi->canonical = true;
+    kc_free(psi, cols, ROW16(cols));
+    kc_fill(kc, weight, KC_ANY);
+    kc_freeze(kc);
+    for (SIDES)
+        K->psi_pairs(mono, f0, f1, cols, P(base), (ptrdiff_t)ldb, P(weight), P(psi),
+                     (ptrdiff_t)ldp);
+    settle_nans(kc, psi);
+    kc_finish(kc);
+}
+
+static void one_phi_pairs(struct kc *kc, const struct KERNELS *table, size_t f0, size_t f1,
+                          size_t cols)
+{
+    const struct tsa_monomials *mono = &model_mono->mono;
+    size_t even = cols + cols % 2, ldb, ldp = SOME_LD(kc, even / 2);
+    struct kc_array *base, *phi;
+
+    kc_case(kc, "d %zu terms %zu stored %zu features %zu..%zu of %zu cols %zu", mono->d,
+            mono->terms, mono->stored, f0, f1, mono->total, even);
+    base = some_base(kc, even, &ldb);
+    phi = kc_scratch(kc, "phi", f1 - f0, even / 2, ldp);
+    phi->canonical = true;
+    kc_free(phi, even / 2, ROW16(even / 2));
+    kc_freeze(kc);
+    for (SIDES)
+        K->phi_pairs(mono, f0, f1, even, P(base), (ptrdiff_t)ldb, P(phi), (ptrdiff_t)ldp);
+    settle_nans(kc, phi);
+    kc_finish(kc);
+}
+
+static void test_psi_pairs(struct kc *kc, const struct KERNELS *table)
+{
+    all_monos(kc, table, one_psi_pairs);
+}
+
+static void test_phi_pairs(struct kc *kc, const struct KERNELS *table)
+{
+    all_monos(kc, table, one_phi_pairs);
 }
 
 /* Every upper half, by both kernels. */

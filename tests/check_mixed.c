@@ -41,8 +41,8 @@ static const struct mixed {
     {{16, 5, 5, 16, 1, 1, 1, 35, TSA_F32, L2, COEF_TAYLOR, TEMP_TWO}, 3},
     {{130, 16, 2, 48, 1, 1, 1, 100, TSA_F32, RAW, COEF_TAYLOR, TEMP_TWO}, 1},
     /* chunks of several tiles, and of several passes */
-    {{7, 32, 4, 150, 3, 1, 2, 310, TSA_F32, L2, COEF_PER_HEAD, TEMP_PER_HEAD}, 2},
-    {{2, 3, 3, 600, 2, 1, 1, 1250, TSA_F32, L2, COEF_TAYLOR, TEMP_TWO}, 1},
+    {{7, 32, 4, 150, 3, 1, 1, 310, TSA_F32, L2, COEF_PER_HEAD, TEMP_PER_HEAD}, 2},
+    {{2, 3, 3, 600, 2, 1, 1, 650, TSA_F32, L2, COEF_TAYLOR, TEMP_TWO}, 1},
 };
 #define PROBLEMS ((int)(sizeof problems / sizeof problems[0]))
 

@@ -36,14 +36,6 @@ static void near_monomial(struct kc *kc, const struct kc_array *a, size_t row, s
     near(kc, a, row, col, ref, error);
 }
 
-static enum kc_data some_variables(struct kc *kc)
-{
-    static const enum kc_data kinds[] = {KC_NORMAL, KC_UNIT,  KC_UNIT,        KC_MIXED,
-                                         KC_WIDE,   KC_ZEROS, KC_ALTERNATING, KC_DENORMAL};
-
-    return kinds[kc_between(kc, 0, sizeof kinds / sizeof *kinds - 1)];
-}
-
 static void one_base_t(struct kc *kc, const struct KERNELS *table, size_t cols)
 {
     const struct tsa_monomials *mono = &model_mono->mono;
@@ -118,9 +110,6 @@ static void one_psi_k(struct kc *kc, const struct KERNELS *table)
         near_monomial(kc, psi, 0, f, f, BEFORE(base), 1, GOT(weight));
 }
 
-typedef void blocks_fn(struct kc *kc, const struct KERNELS *table, size_t f0, size_t f1,
-                       size_t tokens);
-
 /* base_t ignores the block. */
 static void block_base_t(struct kc *kc, const struct KERNELS *table, size_t f0, size_t f1,
                          size_t tokens)
@@ -128,55 +117,6 @@ static void block_base_t(struct kc *kc, const struct KERNELS *table, size_t f0, 
     (void)f0;
     (void)f1;
     one_base_t(kc, table, tokens);
-}
-
-static void with_mono(struct kc *kc, const struct KERNELS *table, blocks_fn *one, size_t d,
-                      size_t terms, bool cuts)
-{
-    struct kc_mono mono;
-    size_t total;
-
-    kc_mono_init(&mono, d, terms);
-    kc_mono_store(&mono, kc_between(kc, 1, mono.mono.stored)); /* higher degrees as needed */
-    model_mono = &mono;
-    total = mono.mono.total;
-    if (!cuts) { /* every number of tokens */
-        for (size_t tokens = 0; tokens <= 2 * TSA_MAX_LANES + 1; tokens++)
-            if (kc_keep(kc))
-                one(kc, table, 0, total, tokens);
-    } else {
-        size_t rounds = total < 40 ? 6 : total < 1000 ? 3 : 1;
-
-        one(kc, table, 0, total, kc_between(kc, 1, total > 2000 ? 3 : 20));
-        for (size_t i = kc_rounds(kc, rounds); i-- > 0;) { /* the list in pieces */
-            for (size_t f0 = 0, f1; f0 < total; f0 = f1) {
-                size_t most = kc_chance(kc, 50) ? 70 : total;
-
-                f1 = f0 + kc_between(kc, 1, most);
-                f1 = f1 > total ? total : f1;
-                one(kc, table, f0, f1, kc_between(kc, 1, f1 - f0 > 1000 ? 3 : 20));
-            }
-        }
-        one(kc, table, total / 2, total / 2, 3); /* an empty block */
-    }
-    model_mono = NULL;
-    kc_mono_free(&mono);
-}
-
-static void all_monos(struct kc *kc, const struct KERNELS *table, blocks_fn *one)
-{
-    static const unsigned char large[][2] = {{16, 3}, {16, 4}, {17, 3}, {31, 3}, {33, 2},
-                                             {64, 2}, {64, 3}, {65, 2}, {15, 4}, {130, 2}};
-
-    for (size_t d = 1; d <= 9; d++)
-        for (size_t terms = 1; terms <= 8; terms++)
-            with_mono(kc, table, one, d, terms, true);
-    for (size_t i = 0; i < sizeof large / sizeof *large; i++)
-        with_mono(kc, table, one, large[i][0], large[i][1], true);
-    with_mono(kc, table, one, 3, 4, false);
-    with_mono(kc, table, one, 5, 3, false);
-    with_mono(kc, table, one, 17, 3, false);
-    with_mono(kc, table, one, 1, 5, false);
 }
 
 static void test_base_t(struct kc *kc, const struct KERNELS *table)

@@ -2,8 +2,6 @@
 /* Every kernel as the plainest C that performs the defined sequence of operations, one element at
  * a time: what all tables are compared with, bit by bit. T is the arithmetic type. */
 
-static const struct kc_mono *model_mono; /* tuples behind the struct that kernels get */
-
 static T canonical(T x)
 {
     const BITS bits = CANONICAL_NAN;
@@ -64,18 +62,6 @@ static void model_pack_v(size_t rows, size_t width, const T *src, ptrdiff_t stri
     for (size_t r = 0; r < rows; r++)
         for (size_t c = 0; c < (size_t)ldo; c++)
             out[r * (size_t)ldo + c] = c < width ? src[(ptrdiff_t)r * stride + (ptrdiff_t)c] : 0;
-}
-
-/* Monomial f of the variables x[0], x[step], ...: x_i1 * (x_i2 * (... x_im)), 1 for degree 0. */
-static T monomial(size_t f, const T *x, size_t step)
-{
-    const unsigned char *index = model_mono->index[f];
-    size_t m = model_mono->degree[f];
-    T product = m == 0 ? 1 : x[index[m - 1] * step];
-
-    for (size_t j = m - 1; m > 1 && j-- > 0;)
-        product = x[index[j] * step] * product;
-    return product;
 }
 
 static void model_base_t(const struct tsa_monomials *mono, size_t cols, T *base, ptrdiff_t ldb)

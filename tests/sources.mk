@@ -6,7 +6,8 @@ TSA_CHECKS = tests/check_api tests/check_bits tests/check_contract tests/check_e
 	tests/check_ragged tests/check_softmax tests/check_state tests/check_threads
 TSA_SHELL_TESTS = tests/command.sh tests/exports.sh
 TSA_TEST_SUPPORT = tests/bf16.h tests/kcheck.h tests/kernels_features_tmpl.h \
-	tests/kernels_model_tmpl.h tests/kernels_products_tmpl.h tests/kernels_rows_tmpl.h \
+	tests/kernels_model_tmpl.h tests/kernels_monomials_tmpl.h \
+	tests/kernels_products_tmpl.h tests/kernels_rows_tmpl.h \
 	tests/kernels_softmax_tmpl.h tests/kernels_state_tmpl.h tests/kernels_suite_tmpl.h \
 	tests/kernels_types.h tests/kernels_window_tmpl.h tests/model.h tests/model_tmpl.h \
 	tests/run.h tests/softmax_model_tmpl.h tests/support.h \
