@@ -47,12 +47,29 @@ static const struct fixed {
      UINT64_C(0x5b6ec9ad6954fdb0), UINT64_C(0x6426ad31b798e692)},
 };
 #define PROBLEMS ((int)(sizeof problems / sizeof problems[0]))
+
+/* Mixed plans; no step on the way is subnormal. */
+static const struct fixed_mixed {
+    struct fixed problem;
+    unsigned exact_degrees;
+    uint64_t hash;
+} mixed_problems[] = {
+    {{16, 64, 3, 64, 2, 1, 1, 150, 130, 40, L2, 2, 0, 0}, 2, UINT64_C(0x1bcc62e683f6d5a2)},
+    {{16, 20, 3, 24, 4, 2, 2, 70, 30, 17, L2, 0.5, 0, 0}, 0, UINT64_C(0x3a73550a2eba0761)},
+    {{5, 7, 2, 2, 2, 2, 1, 23, 9, 3, L2, 1, 0, 0}, 1, UINT64_C(0xdfaa96f9a50a927b)},
+    {{8, 17, 4, 8, 6, 2, 1, 45, 20, 10, L2, 3, 0, 0}, 3, UINT64_C(0x619f9a92f5e297ba)},
+    {{4, 33, 5, 16, 1, 1, 2, 60, 50, 4, RAW, 2, 0, 0}, 2, UINT64_C(0x97d9634da0549878)},
+    {{2, 131, 3, 6, 8, 1, 2, 30, 12, 2, RAW, 1.5, 0, 0}, 1, UINT64_C(0x7fcd004cb9827738)},
+    {{33, 12, 3, 128, 2, 1, 1, 140, 130, 9, L2, 2, 0, 0}, 2, UINT64_C(0xb9bd11c8c3e51ae3)},
+};
+#define MIXED_PROBLEMS ((int)(sizeof mixed_problems / sizeof mixed_problems[0]))
 #define QUERIES 5
 
 /* -- numbers from integers -------------------------------------------------------------------- */
 
-/* In [-1, 1), a multiple of 2^-23 or 2^-52; one in eight is smaller by 2^-20. All steps exact. */
-static void *numbers(struct rng *rng, enum tsa_dtype dtype, size_t count)
+/* In [-1, 1), a multiple of 2^-23 or 2^-52; one in eight is times `some`, a power of two. All steps
+ * exact. */
+static void *numbers(struct rng *rng, enum tsa_dtype dtype, size_t count, double some)
 {
     void *data = make_zeros(count, dtype);
     for (size_t i = 0; i < count; i++) {
@@ -60,7 +77,7 @@ static void *numbers(struct rng *rng, enum tsa_dtype dtype, size_t count)
         const double x = dtype == TSA_F64
                              ? (double)(int64_t)(bits >> 11) / 4503599627370496.0 - 1
                              : (double)(int64_t)(bits >> 40) / 8388608.0 - 1;
-        put(data, dtype, i, (bits & 7) == 0 ? x / 1048576.0 : x);
+        put(data, dtype, i, (bits & 7) == 0 ? x * some : x);
     }
     return data;
 }
@@ -100,16 +117,20 @@ static void hash_state(uint64_t *hash, const struct tsa_plan *plan, const struct
 
 /* -- a problem -------------------------------------------------------------------------------- */
 
-static uint64_t solve(const struct fixed *f, enum tsa_dtype dtype, const char *isa, int threads)
+static uint64_t solve(const struct fixed *f, enum tsa_dtype dtype, const unsigned *exact_degrees,
+                      const char *isa, int threads)
 {
+    const double some = exact_degrees != NULL ? 0.25 : 1 / 1048576.0;
     struct rng seed = {f->d + 1000 * f->tokens};
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
     const size_t rows = f->batch * f->heads * f->tokens;
     const size_t kv_rows = f->batch * f->kv_heads * f->tokens;
     const size_t queries = f->batch * f->heads * QUERIES;
-    void *q = numbers(&seed, dtype, rows * f->d), *k = numbers(&seed, dtype, kv_rows * f->d);
-    void *v = numbers(&seed, dtype, kv_rows * f->dv), *o = make_zeros(rows * f->dv, dtype);
-    void *q2 = numbers(&seed, dtype, queries * f->d), *o2 = make_zeros(queries * f->dv, dtype);
+    void *q = numbers(&seed, dtype, rows * f->d, some);
+    void *k = numbers(&seed, dtype, kv_rows * f->d, some);
+    void *v = numbers(&seed, dtype, kv_rows * f->dv, some), *o = make_zeros(rows * f->dv, dtype);
+    void *q2 = numbers(&seed, dtype, queries * f->d, some);
+    void *o2 = make_zeros(queries * f->dv, dtype);
     struct tsa_options options;
     struct tsa_error err;
     ck_assert_int_eq(tsa_options_init(&options, sizeof options), TSA_OK);
@@ -124,6 +145,10 @@ static uint64_t solve(const struct fixed *f, enum tsa_dtype dtype, const char *i
     options.temperature = f->temperature;
     options.isa = isa;
     options.threads = threads;
+    if (exact_degrees != NULL) {
+        options.compute = TSA_COMPUTE_MIXED;
+        options.exact_degrees = *exact_degrees;
+    }
     struct tsa_plan *plan = make_plan(&options);
     struct tsa_state **states = states_make(plan, f->batch);
     for (size_t t = 0; t < f->tokens;) {
@@ -166,11 +191,26 @@ START_TEST(same_bits)
     ck_assert_int_eq(tsa_arithmetic(), 1);
     for (size_t i = 0; usable_isa(i); i++) {
         const int threads = 1 + (int)i % 2;
-        const uint64_t got = solve(f, dtype, usable_isa(i), threads);
+        const uint64_t got = solve(f, dtype, NULL, usable_isa(i), threads);
         ck_assert_msg(got == want,
                       "problem %d, %s, %s, %d threads: hash 0x%016llx, should be 0x%016llx", _i / 2,
                       dtype == TSA_F32 ? "f32" : "f64", usable_isa(i), threads,
                       (unsigned long long)got, (unsigned long long)want);
+    }
+}
+END_TEST
+
+START_TEST(same_bits_mixed)
+{
+    const struct fixed_mixed *m = &mixed_problems[_i];
+    for (size_t i = 0; usable_isa(i); i++) {
+        const int threads = 1 + (int)i % 2;
+        const uint64_t got =
+            solve(&m->problem, TSA_F32, &m->exact_degrees, usable_isa(i), threads);
+        ck_assert_msg(got == m->hash,
+                      "mixed problem %d, %s, %d threads: hash 0x%016llx, should be 0x%016llx", _i,
+                      usable_isa(i), threads, (unsigned long long)got,
+                      (unsigned long long)m->hash);
     }
 }
 END_TEST
@@ -180,5 +220,6 @@ int main(void)
     Suite *suite = suite_create("bits");
     TCase *c = add_case(suite, "bits");
     tcase_add_loop_test(c, same_bits, 0, 2 * PROBLEMS);
+    tcase_add_loop_test(c, same_bits_mixed, 0, MIXED_PROBLEMS);
     return run_suite(suite);
 }

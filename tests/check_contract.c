@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "support.h"
+#include "run.h"
 
 #define L2 TSA_NORMALIZE_L2
 #define RAW TSA_NORMALIZE_NONE
@@ -39,18 +39,6 @@ static const struct shape shapes[] = {
 };
 #define SHAPES ((int)(sizeof shapes / sizeof shapes[0]))
 
-/* One run of a problem by the library: its plan, states, outputs, and a workspace whose scratch
- * is filled with NaN now and then. */
-struct run {
-    const struct problem *p;
-    struct tsa_plan *plan;
-    struct tsa_state **states;
-    void *o, *scratch;
-    size_t scratch_bytes, calls;
-    struct tsa_workspace *ws;
-    struct tsa_tensor out;
-};
-
 static void problem_begin(struct problem *p, int index)
 {
     struct shape s = shapes[index / 2];
@@ -58,115 +46,6 @@ static void problem_begin(struct problem *p, int index)
     problem_make(p, &s, 1000 + (uint64_t)index);
     problem_solve(p);
     ck_assert_uint_gt(p->head[0]->tokens - p->head[0]->window, 0);
-}
-
-static void run_begin(struct run *r, const struct problem *p, const char *isa, int threads,
-                      size_t wave)
-{
-    const struct shape *s = &p->shape;
-    struct tsa_options options;
-    problem_options(p, &options);
-    options.isa = isa;
-    options.threads = threads;
-    poison_allocations(&options);
-    r->p = p;
-    r->calls = 0;
-    r->plan = make_plan(&options);
-    ck_assert(isa == NULL || strcmp(tsa_plan_isa(r->plan), isa) == 0);
-    ck_assert_int_eq(tsa_plan_threads(r->plan), threads);
-    assert_team(threads);
-    if (wave > 0)
-        r->plan->wave = wave;
-    r->states = states_make(r->plan, s->batch);
-    r->o = make_zeros(p->o_count, s->dtype);
-    memset(r->o, 0xff, p->o_count * dtype_size(s->dtype));
-    r->out = dense(r->o, s->dtype, s->heads, s->tokens, s->dv);
-    r->scratch_bytes = tsa_workspace_bytes(r->plan, 0);
-    r->scratch = aligned_alloc(64, (r->scratch_bytes + 63) / 64 * 64);
-    ck_assert_ptr_nonnull(r->scratch);
-}
-
-static void run_end(struct run *r)
-{
-    states_free(r->states, r->p->shape.batch);
-    tsa_plan_destroy(r->plan);
-    free(r->o);
-    free(r->scratch);
-}
-
-static struct tsa_workspace *workspace(struct run *r)
-{
-    struct tsa_error err;
-    if (r->calls++ % 8 == 0) {
-        memset(r->scratch, 0xff, r->scratch_bytes);
-        ok(tsa_workspace_init(r->plan, 0, r->scratch, r->scratch_bytes, &r->ws, &err), &err);
-    }
-    return r->ws;
-}
-
-enum verb { PREFILL, DECODE, ABSORB };
-
-/* Tokens from..to of sequences first..last in one call; decode: one call a token. */
-static void feed(struct run *r, enum verb verb, size_t first, size_t last, size_t from, size_t to)
-{
-    struct tsa_error err;
-    const size_t batch = last - first;
-    for (size_t t = from, n = verb == DECODE ? 1 : to - from; t < to; t += n) {
-        const struct tsa_tensor q = from_token(from_batch(r->p->q, first), t);
-        const struct tsa_tensor k = from_token(from_batch(r->p->k, first), t);
-        const struct tsa_tensor v = from_token(from_batch(r->p->v, first), t);
-        const struct tsa_tensor o = from_token(from_batch(r->out, first), t);
-        struct tsa_state *const *states = r->states + first;
-        struct tsa_workspace *ws = workspace(r);
-        if (verb == DECODE)
-            ok(tsa_decode(r->plan, states, batch, 0, &q, &k, &v, &o, ws, &err), &err);
-        else if (verb == ABSORB)
-            ok(tsa_absorb(r->plan, states, batch, 0, n, &k, &v, ws, &err), &err);
-        else
-            ok(tsa_prefill(r->plan, states, batch, 0, n, &q, &k, &v, &o, ws, &err), &err);
-    }
-}
-
-static void pieces(struct run *r, enum verb verb, size_t piece)
-{
-    const size_t tokens = r->p->shape.tokens;
-    for (size_t t = 0; t < tokens; t += piece)
-        feed(r, verb, 0, r->p->shape.batch, t, t + piece < tokens ? t + piece : tokens);
-}
-
-/* States against the model; then all queries at once against the model's non-causal answer. */
-static void check_states(struct run *r, const char *what)
-{
-    const struct problem *p = r->p;
-    const struct shape *s = &p->shape;
-    const size_t e = dtype_size(s->dtype), group = s->heads / s->kv_heads;
-    struct tsa_error err;
-    for (size_t b = 0; b < s->batch; b++) {
-        assert_state(r->plan, r->states[b], 0, &p->model, p->head + b * s->kv_heads, what);
-        assert_export(r->plan, r->states[b], 0, &p->model, p->head + b * s->kv_heads, what);
-    }
-    const size_t queries = s->tokens < 9 ? s->tokens : 9, count = s->heads * queries * s->dv;
-    void *got = make_zeros(s->batch * count, s->dtype), *want = make_zeros(s->dv, s->dtype);
-    memset(got, 0xff, s->batch * count * e);
-    const struct tsa_tensor o = dense(got, s->dtype, s->heads, queries, s->dv);
-    ok(tsa_query(r->plan, (const struct tsa_state *const *)r->states, s->batch, 0, queries, &p->q,
-                 &o, workspace(r), &err),
-       &err);
-    for (size_t i = 0; i < s->batch * s->heads * queries; i++) {
-        const size_t b = i / queries / s->heads, h = i / queries % s->heads, t = i % queries;
-        const size_t row = (b * s->heads + h) * s->tokens + t;
-        model_query(&p->model, p->head[b * s->kv_heads + h / group], h,
-                    (const char *)p->q.data + row * s->d * e, want);
-        assert_bits((const char *)got + i * s->dv * e, want, s->dtype, s->dv, "query");
-    }
-    free(got);
-    free(want);
-}
-
-static void check_run(struct run *r, const char *what)
-{
-    assert_bits(r->o, r->p->o, r->p->shape.dtype, r->p->o_count, what);
-    check_states(r, what);
 }
 
 START_TEST(cutting)
@@ -185,13 +64,13 @@ START_TEST(cutting)
         for (size_t j = 1; j < count + 5; j++) {
             run_begin(&r, &p, isa, 1, 0);
             if (j < count) {
-                pieces(&r, PREFILL, piece[j]);
+                feed_pieces(&r, PREFILL, piece[j]);
                 check_run(&r, "pieces");
             } else if (j == count) {
-                pieces(&r, DECODE, n);
+                feed_pieces(&r, DECODE, n);
                 check_run(&r, "token by token");
             } else if (j == count + 1) {
-                pieces(&r, ABSORB, c + 2);
+                feed_pieces(&r, ABSORB, c + 2);
                 check_states(&r, "absorbed in pieces");
             } else if (j == count + 2) {
                 for (size_t b = 0; b < batch; b++)
@@ -230,7 +109,7 @@ static void run_team(const struct problem *p, const char *isa, int team, size_t 
     struct run r;
     run_begin(&r, p, isa, team, wave);
     if (wave == 2)
-        pieces(&r, PREFILL, 3 * p->shape.chunk + 2);
+        feed_pieces(&r, PREFILL, 3 * p->shape.chunk + 2);
     else
         feed(&r, PREFILL, 0, batch, 0, n);
     check_run(&r, "prefill by a team");
@@ -288,12 +167,12 @@ START_TEST(uneven)
             x[j].batch += (ptrdiff_t)step * x[j].token;
         if (_i / 2 == 0)
             ok(tsa_prefill(r.plan, r.states, s.batch, 0, together, &x[0], &x[1], &x[2], &x[3],
-                           workspace(&r), &err),
+                           run_workspace(&r), &err),
                &err);
         for (size_t t = 0; _i / 2 == 1 && t < together; t++) {
             const struct tsa_tensor q = from_token(x[0], t), k = from_token(x[1], t);
             const struct tsa_tensor v = from_token(x[2], t), o = from_token(x[3], t);
-            ok(tsa_decode(r.plan, r.states, s.batch, 0, &q, &k, &v, &o, workspace(&r), &err),
+            ok(tsa_decode(r.plan, r.states, s.batch, 0, &q, &k, &v, &o, run_workspace(&r), &err),
                &err);
         }
         for (size_t b = 0; b + 1 < s.batch; b++)
@@ -324,26 +203,14 @@ START_TEST(decode_columns)
 }
 END_TEST
 
-/* One run with the given views; outputs are compared with the model's. */
+/* One run with the given views. */
 static void run_views(const struct problem *p, const char *isa, int team,
                       const struct tsa_tensor *q, const struct tsa_tensor *k,
-                      const struct tsa_tensor *v, struct strided *o, size_t piece)
+                      const struct tsa_tensor *v, const struct strided *o, size_t piece)
 {
-    const struct shape *s = &p->shape;
-    struct tsa_error err;
     struct run r;
     run_begin(&r, p, isa, team, 0);
-    for (size_t t = 0; t < s->tokens; t += piece) {
-        const size_t n = t + piece < s->tokens ? piece : s->tokens - t;
-        const struct tsa_tensor qt = from_token(*q, t), kt = from_token(*k, t);
-        const struct tsa_tensor vt = from_token(*v, t), ot = from_token(o->tensor, t);
-        struct tsa_workspace *ws = workspace(&r);
-        ok(n == 1 ? tsa_decode(r.plan, r.states, s->batch, 0, &qt, &kt, &vt, &ot, ws, &err)
-                  : tsa_prefill(r.plan, r.states, s->batch, 0, n, &qt, &kt, &vt, &ot, ws, &err),
-           &err);
-    }
-    strided_read(o, r.o);
-    check_run(&r, "strided views");
+    feed_views(&r, q, k, v, o, piece);
     run_end(&r);
 }
 
@@ -499,7 +366,7 @@ START_TEST(mixed_types)
     void *o = make_zeros(p.o_count, other), *want = make_zeros(p.o_count, other);
     const struct tsa_tensor out = dense(o, other, s.heads, s.tokens, s.dv);
     ok(tsa_prefill(r.plan, r.states, s.batch, 0, s.tokens, &view[0], &view[1], &view[2], &out,
-                   workspace(&r), &err),
+                   run_workspace(&r), &err),
        &err);
     for (size_t i = 0; i < p.o_count; i++)
         put(want, other, i, get(p.o, own, i));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Tests of the kernels that make features: base_t, psi_t, turn, psi_k. */
+/* Tests of the kernels that make features: base_t, psi_t, psi_k. */
 
 /* Kernels may use this much room past the monomials of a row. */
 #define ROOM (2 * (size_t)TSA_MAX_LANES)
@@ -34,14 +34,6 @@ static void near_monomial(struct kc *kc, const struct kc_array *a, size_t row, s
         error = R_FABS((REAL)weight[f]) * error * (1 + U) + U * R_FABS(ref) + TINY;
     }
     near(kc, a, row, col, ref, error);
-}
-
-static enum kc_data some_variables(struct kc *kc)
-{
-    static const enum kc_data kinds[] = {KC_NORMAL, KC_UNIT,  KC_UNIT,        KC_MIXED,
-                                         KC_WIDE,   KC_ZEROS, KC_ALTERNATING, KC_DENORMAL};
-
-    return kinds[kc_between(kc, 0, sizeof kinds / sizeof *kinds - 1)];
 }
 
 static void one_base_t(struct kc *kc, const struct KERNELS *table, size_t cols)
@@ -118,9 +110,6 @@ static void one_psi_k(struct kc *kc, const struct KERNELS *table)
         near_monomial(kc, psi, 0, f, f, BEFORE(base), 1, GOT(weight));
 }
 
-typedef void blocks_fn(struct kc *kc, const struct KERNELS *table, size_t f0, size_t f1,
-                       size_t tokens);
-
 /* base_t ignores the block. */
 static void block_base_t(struct kc *kc, const struct KERNELS *table, size_t f0, size_t f1,
                          size_t tokens)
@@ -128,55 +117,6 @@ static void block_base_t(struct kc *kc, const struct KERNELS *table, size_t f0, 
     (void)f0;
     (void)f1;
     one_base_t(kc, table, tokens);
-}
-
-static void with_mono(struct kc *kc, const struct KERNELS *table, blocks_fn *one, size_t d,
-                      size_t terms, bool cuts)
-{
-    struct kc_mono mono;
-    size_t total;
-
-    kc_mono_init(&mono, d, terms);
-    kc_mono_store(&mono, kc_between(kc, 1, mono.mono.stored)); /* higher degrees as needed */
-    model_mono = &mono;
-    total = mono.mono.total;
-    if (!cuts) { /* every number of tokens */
-        for (size_t tokens = 0; tokens <= 2 * TSA_MAX_LANES + 1; tokens++)
-            if (kc_keep(kc))
-                one(kc, table, 0, total, tokens);
-    } else {
-        size_t rounds = total < 40 ? 6 : total < 1000 ? 3 : 1;
-
-        one(kc, table, 0, total, kc_between(kc, 1, total > 2000 ? 3 : 20));
-        for (size_t i = kc_rounds(kc, rounds); i-- > 0;) { /* the list in pieces */
-            for (size_t f0 = 0, f1; f0 < total; f0 = f1) {
-                size_t most = kc_chance(kc, 50) ? 70 : total;
-
-                f1 = f0 + kc_between(kc, 1, most);
-                f1 = f1 > total ? total : f1;
-                one(kc, table, f0, f1, kc_between(kc, 1, f1 - f0 > 1000 ? 3 : 20));
-            }
-        }
-        one(kc, table, total / 2, total / 2, 3); /* an empty block */
-    }
-    model_mono = NULL;
-    kc_mono_free(&mono);
-}
-
-static void all_monos(struct kc *kc, const struct KERNELS *table, blocks_fn *one)
-{
-    static const unsigned char large[][2] = {{16, 3}, {16, 4}, {17, 3}, {31, 3}, {33, 2},
-                                             {64, 2}, {64, 3}, {65, 2}, {15, 4}, {130, 2}};
-
-    for (size_t d = 1; d <= 9; d++)
-        for (size_t terms = 1; terms <= 8; terms++)
-            with_mono(kc, table, one, d, terms, true);
-    for (size_t i = 0; i < sizeof large / sizeof *large; i++)
-        with_mono(kc, table, one, large[i][0], large[i][1], true);
-    with_mono(kc, table, one, 3, 4, false);
-    with_mono(kc, table, one, 5, 3, false);
-    with_mono(kc, table, one, 17, 3, false);
-    with_mono(kc, table, one, 1, 5, false);
 }
 
 static void test_base_t(struct kc *kc, const struct KERNELS *table)
@@ -206,46 +146,4 @@ static void test_psi_k(struct kc *kc, const struct KERNELS *table)
         model_mono = NULL;
         kc_mono_free(&mono);
     }
-}
-
-static void one_turn(struct kc *kc, const struct KERNELS *table, size_t rows, size_t cols)
-{
-    size_t ldi = SOME_LD(kc, cols), ldo = SOME_LD(kc, rows), ld = ROW16(rows) + TSA_ROW_PAD;
-    int first = (int)kc_between(kc, 0, 1), which = (int)kc_between(kc, 1, 3);
-    struct kc_array *in, *sum, *out;
-
-    kc_case(kc, "rows %zu cols %zu first %d which %d", rows, cols, first, which);
-    in = kc_scratch(kc, "in", tsa_round_up(rows, LANES(kc)), cols, ldi);
-    sum = kc_scratch(kc, "sum", 1, rows, ld);
-    kc_free(sum, rows, ROW16(rows));
-    out = kc_scratch(kc, "out", cols, rows, ldo);
-    kc_free(out, rows, ROW16(rows));
-    in->rows = rows;
-    kc_fill(kc, in, kc_chance(kc, 10) ? KC_SPECIAL : KC_ANY);
-    if (!first)
-        kc_fill(kc, sum, KC_ANY);
-    kc_freeze(kc);
-    for (SIDES)
-        K->turn(rows, cols, P(in), (ptrdiff_t)ldi, which & 1 ? P(sum) : NULL, first,
-                which & 2 ? P(out) : NULL, (ptrdiff_t)ldo);
-    kc_finish(kc);
-    for (size_t r = 0; which & 1 && r < rows; r++) {
-        REAL ref = first ? 0 : BEFORE(sum)[r], all = R_FABS(ref);
-
-        for (size_t c = 0; c < cols; c++) {
-            ref += GOT(in)[r * ldi + c];
-            all += R_FABS((REAL)GOT(in)[r * ldi + c]);
-        }
-        near(kc, sum, 0, r, ref, chain_error(cols + 1, all));
-    }
-}
-
-static void test_turn(struct kc *kc, const struct KERNELS *table)
-{
-    for (size_t rows = 0; rows <= 2 * TSA_MAX_LANES + 1; rows++)
-        for (size_t cols = 0; cols <= 2 * TSA_MAX_LANES + 1; cols++)
-            if (kc_keep(kc))
-                one_turn(kc, table, rows, cols);
-    for (size_t i = kc_rounds(kc, 300); i-- > 0;)
-        one_turn(kc, table, kc_between(kc, 1, 400), kc_between(kc, 0, 70));
 }

@@ -2,8 +2,6 @@
 /* Every kernel as the plainest C that performs the defined sequence of operations, one element at
  * a time: what all tables are compared with, bit by bit. T is the arithmetic type. */
 
-static const struct kc_mono *model_mono; /* tuples behind the struct that kernels get */
-
 static T canonical(T x)
 {
     const BITS bits = CANONICAL_NAN;
@@ -110,18 +108,6 @@ static T model_absmax_half(size_t rows, size_t width, const void *src, ptrdiff_t
     return most;
 }
 
-/* Monomial f of the variables x[0], x[step], ...: x_i1 * (x_i2 * (... x_im)), 1 for degree 0. */
-static T monomial(size_t f, const T *x, size_t step)
-{
-    const unsigned char *index = model_mono->index[f];
-    size_t m = model_mono->degree[f];
-    T product = m == 0 ? 1 : x[index[m - 1] * step];
-
-    for (size_t j = m - 1; m > 1 && j-- > 0;)
-        product = x[index[j] * step] * product;
-    return product;
-}
-
 static void model_base_t(const struct tsa_monomials *mono, size_t cols, T *base, ptrdiff_t ldb)
 {
     for (size_t g = mono->d; g < mono->base; g++)
@@ -141,101 +127,12 @@ static void model_psi_t(const struct tsa_monomials *mono, size_t f0, size_t f1, 
         }
 }
 
-static void model_turn(size_t rows, size_t cols, const T *in, ptrdiff_t ldi, T *sum, int first,
-                       T *out, ptrdiff_t ldo)
-{
-    for (size_t r = 0; r < rows; r++) {
-        T s = first || sum == NULL ? 0 : sum[r];
-
-        for (size_t c = 0; c < cols; c++) {
-            s = FMA(in[r * (size_t)ldi + c], 1, s);
-            if (out != NULL)
-                out[c * (size_t)ldo + r] = in[r * (size_t)ldi + c];
-        }
-        if (sum != NULL)
-            sum[r] = s;
-    }
-}
-
 static void model_psi_k(const struct tsa_monomials *mono, T *base, const T *weight, T *psi)
 {
     for (size_t g = mono->d; g < mono->lower; g++)
         base[g] = monomial(g + 1, base, 1);
     for (size_t f = 0; f < mono->total; f++)
         psi[f] = monomial(f, base, 1) * weight[f];
-}
-
-static void model_query(size_t rows, size_t cols, size_t features, const T *psi, ptrdiff_t ldp,
-                        const T *hi, ptrdiff_t ldh, T *acc, ptrdiff_t lda, int first,
-                        struct tsa_ahead *ahead)
-{
-    (void)ahead;
-    for (size_t t = 0; t < rows; t++)
-        for (size_t c = 0; c < cols; c++) {
-            T s = first ? 0 : acc[t * (size_t)lda + c];
-
-            for (size_t f = features; f-- > 0;)
-                s = FMA(psi[f * (size_t)ldp + t], hi[f * (size_t)ldh + c], s);
-            acc[t * (size_t)lda + c] = s;
-        }
-}
-
-static void model_query_ones(size_t rows, size_t features, const T *psi, ptrdiff_t ldp,
-                             const T *ones, T *den, int first)
-{
-    for (size_t t = 0; t < rows; t++) {
-        T s = first ? 0 : den[t];
-
-        for (size_t f = features; f-- > 0;)
-            s = FMA(psi[f * (size_t)ldp + t], ones[f], s);
-        den[t] = s;
-    }
-}
-
-static T update_chain(size_t rows, const T *phi, const T *v, size_t ldv, T s)
-{
-    for (size_t t = 0; t < rows; t++)
-        s = FMA(phi[t], v[t * ldv], s);
-    return s;
-}
-
-static void model_update(size_t features, size_t cols, size_t rows, const T *phi, const T *v,
-                         ptrdiff_t ldv, T *local, ptrdiff_t ldl, int first, struct tsa_ahead *ahead)
-{
-    (void)ahead;
-    for (size_t f = 0; f < features; f++)
-        for (size_t c = 0; c < cols; c++) {
-            T *sum = &local[f * (size_t)ldl + c];
-
-            *sum = update_chain(rows, phi + f * TSA_TILE_TOKENS, v + c, (size_t)ldv,
-                                first ? 0 : *sum);
-        }
-}
-
-/* (hi, lo) += (x, y): TwoSum of the high parts, then renormalised. */
-static void add_double_float(T *hi, T *lo, T x, T y)
-{
-    T s = *hi + x, b = s - *hi;
-    T e = (*hi - (s - b)) + (x - b);
-
-    e = e + y;
-    *hi = s + e;
-    *lo = e - (*hi - s);
-}
-
-static void model_update_fold(size_t features, size_t cols, size_t rows, const T *phi, const T *v,
-                              ptrdiff_t ldv, const T *local, ptrdiff_t ldl, T *hi, T *lo,
-                              ptrdiff_t ldh, struct tsa_ahead *ahead)
-{
-    (void)ahead;
-    for (size_t f = 0; f < features; f++)
-        for (size_t c = 0; c < cols; c++) {
-            size_t at = f * (size_t)ldh + c;
-            T s = local != NULL ? local[f * (size_t)ldl + c] : 0;
-
-            s = update_chain(rows, phi + f * TSA_TILE_TOKENS, v + c, (size_t)ldv, s);
-            add_double_float(&hi[at], &lo[at], s, lo[at]);
-        }
 }
 
 static void model_fold(size_t count, T *hi, T *lo, const T *local, T *prefix)
@@ -317,24 +214,6 @@ static void model_window(size_t rows, size_t width, size_t keys, ptrdiff_t diag,
                 s = FMA(w[i * (size_t)ldw + t], v[i * (size_t)ldv + c], s);
             dst[(ptrdiff_t)t * stride + (ptrdiff_t)c] = canonical(s / den[t]);
         }
-}
-
-static void model_decode_state(size_t rows, size_t cols, size_t features, const T *psi,
-                               ptrdiff_t ldp, const T *const *hi, ptrdiff_t ldh,
-                               const T *const *ones, T *acc, ptrdiff_t lda, T *den)
-{
-    for (size_t r = 0; r < rows; r++) {
-        for (size_t c = 0; c < cols; c++) {
-            T s = 0;
-
-            for (size_t f = features; f-- > 0;)
-                s = FMA(psi[r * (size_t)ldp + f], hi[r][f * (size_t)ldh + c], s);
-            acc[r * (size_t)lda + c] = s;
-        }
-        den[r] = 0;
-        for (size_t f = features; f-- > 0;)
-            den[r] = FMA(psi[r * (size_t)ldp + f], ones[r][f], den[r]);
-    }
 }
 
 static void model_decode_scores(size_t keys, size_t width, const T *kt, ptrdiff_t ldk, const T *q,

@@ -3,6 +3,8 @@
  * kernel without test_<name>() or model_<name>() does not compile. */
 #include "kernels_types.h"
 
+#include "kernels_monomials_tmpl.h"
+#include "kernels_products_tmpl.h"
 #include "kernels_model_tmpl.h"
 #include "kernels_rows_tmpl.h"
 #include "kernels_half_tmpl.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What the kernel tests need to know about their type T: float if TEST_F64 is 0, else double.
- * REAL is the wider type of the references. */
+/* What the kernel tests need to know about their type T: float if TEST_F64 is 0, else double; and
+ * with TEST_PAIRS, products of pairs of bf16. REAL is the wider type of the references. */
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
@@ -46,8 +46,13 @@
 #define BITS uint32_t
 #define SIGN_BIT (UINT32_C(1) << 31)
 #define CANONICAL_NAN UINT32_C(0x7fc00000)
+#if TEST_PAIRS
+#define KERNELS tsa_pairs_f32
+#define TABLE(isa) ((isa)->pairs)
+#else
 #define KERNELS tsa_kernels_f32
 #define TABLE(isa) ((isa)->f32)
+#endif
 #define U 0x1p-24
 #define TINY 0x1p-149
 #define LARGEST ((REAL)FLT_MAX)
@@ -107,4 +112,15 @@ static void near(struct kc *kc, const struct kc_array *a, size_t row, size_t col
 static REAL chain_error(size_t length, REAL sum)
 {
     return ((REAL)length + 2) * (U * sum + TINY);
+}
+
+static inline size_t some_line_ld(struct kc *kc, size_t cols)
+{
+    return tsa_round_up(cols != 0 ? cols : 1, LINE) + LINE * kc_between(kc, 0, 2);
+}
+
+/* KC_ANY; sometimes with infinities and NaNs, which must stay in their chains. */
+static inline enum kc_data some_terms(struct kc *kc)
+{
+    return kc_chance(kc, 5) ? KC_SPECIAL : KC_ANY;
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bf16.h"
 #include "model.h"
 
 static size_t elem(const struct model *m)
@@ -63,6 +64,12 @@ void model_init(struct model *m)
         } while (next_tuple(m->d, degree, tuple));
     }
     m->start[m->terms] = f;
+    m->high = f;
+}
+
+void model_mix(struct model *m, size_t exact_degrees)
+{
+    m->high = m->start[exact_degrees < m->terms ? exact_degrees : m->terms];
 }
 
 void model_clear(struct model *m)
@@ -113,6 +120,7 @@ void model_head_copy(const struct model *m, struct model_head *dst, const struct
 #define UINT uint32_t
 #define FN(name) name##_f32
 #define FMA fmaf
+#define DOT bf16_dot
 #define SQRT sqrtf
 #define EMAX 126
 #define QNAN 0x7fc00000u
@@ -121,6 +129,7 @@ void model_head_copy(const struct model *m, struct model_head *dst, const struct
 #undef UINT
 #undef FN
 #undef FMA
+#undef DOT
 #undef SQRT
 #undef EMAX
 #undef QNAN
@@ -128,6 +137,7 @@ void model_head_copy(const struct model *m, struct model_head *dst, const struct
 #define UINT uint64_t
 #define FN(name) name##_f64
 #define FMA fma
+#define DOT(a0, b0, a1, b1, acc) (abort(), (a0) + (b0) + (a1) + (b1) + (acc)) /* none */
 #define SQRT sqrt
 #define EMAX 1022
 #define QNAN 0x7ff8000000000000u
@@ -180,13 +190,12 @@ void model_merge(const struct model *m, struct model_head *dst, const struct mod
         merge_f64(m, dst, src);
 }
 
-void model_export(const struct model *m, const struct model_head *s, size_t degree, double *sums,
-                  double *scale)
+void model_export(const struct model *m, const struct model_head *s, double *sums)
 {
     if (m->dtype == TSA_F32)
-        export_f32(m, s, degree, sums, scale);
+        export_f32(m, s, sums);
     else
-        export_f64(m, s, degree, sums, scale);
+        export_f64(m, s, sums);
 }
 
 void model_run(const struct model *m, struct model_head *const *s, size_t tokens, const void *q,

@@ -21,6 +21,7 @@ struct model {
     unsigned *degree;                /* [F] */
     size_t (*tuple)[TSA_MAX_TERMS];  /* [F]: indices i1 <= ... <= im of the monomial */
     double *multiplicity;            /* [F]: m!/prod(alpha_i!) */
+    size_t high;                     /* first feature with bf16 operands; F: none */
 };
 
 /* The state of one kv head. Arrays hold elements of T. */
@@ -33,6 +34,8 @@ struct model_head {
 };
 
 void model_init(struct model *m);
+/* Degrees from exact_degrees on have bf16 operands. f32 only. */
+void model_mix(struct model *m, size_t exact_degrees);
 void model_clear(struct model *m);
 
 struct model_head *model_head_new(const struct model *m);
@@ -56,9 +59,7 @@ void model_merge(const struct model *m, struct model_head *dst, const struct mod
 void model_run(const struct model *m, struct model_head *const *s, size_t tokens, const void *q,
                const void *k, const void *v, void *o);
 
-/* A_degree, plain basis, in double: sums[rows][dv+1], and the sums of absolute values of what was
- * added (a scale for rounding errors). */
-void model_export(const struct model *m, const struct model_head *s, size_t degree, double *sums,
-                  double *scale);
+/* All degrees, plain basis, the window folded in as a short chunk: sums[F][dv+1]. */
+void model_export(const struct model *m, const struct model_head *s, double *sums);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The model for one type T; included by model.c with T, UINT, FN(name), FMA, SQRT, EMAX, QNAN. It
- * is meant to be read beside the definition of the arithmetic, and does nothing cleverly. */
+/* The model for one type T; included by model.c with T, UINT, FN(name), FMA, DOT, SQRT, EMAX, QNAN.
+ * It is meant to be read beside the definition of the arithmetic, and does nothing cleverly. */
 
 /* y = x / |x|, by an exact scaling to about 1 first; a zero row stays zero. */
 static void FN(normalise)(const struct model *m, const T *x, T *y)
@@ -59,21 +59,37 @@ static void FN(add)(T *hi, T *lo, T more, T low)
     *lo = e - (*hi - sum);
 }
 
+/* local[c] = sums of feature f over the window's tokens; returns that of the column of ones. High
+ * features take two tokens at a time, and zeros for one that is missing. */
+static T FN(sum_window)(const struct model *m, const struct model_head *s, size_t f, T *local)
+{
+    const T *k = s->k, *v = s->v;
+    T ones = 0;
+    memset(local, 0, m->dv * sizeof(T));
+    for (size_t t = 0; f < m->high && t < s->window; t++) {
+        const T phi = FN(monomial)(m, f, k + t * m->d);
+        for (size_t c = 0; c < m->dv; c++)
+            local[c] = FMA(phi, v[t * m->dv + c], local[c]);
+        ones = FMA(phi, (T)1, ones);
+    }
+    for (size_t t = 0; f >= m->high && t < s->window; t += 2) {
+        const bool two = t + 1 < s->window;
+        const T even = FN(monomial)(m, f, k + t * m->d);
+        const T odd = two ? FN(monomial)(m, f, k + (t + 1) * m->d) : 0;
+        for (size_t c = 0; c < m->dv; c++)
+            local[c] = DOT(even, v[t * m->dv + c], odd, two ? v[(t + 1) * m->dv + c] : 0, local[c]);
+        ones = DOT(even, 1, odd, 1, ones);
+    }
+    return ones;
+}
+
 /* Add the window's local sums to (hi, lo) as one chunk. The window itself is left alone. */
 static void FN(fold_window)(const struct model *m, const struct model_head *s, T *hi, T *lo,
                             T *ones_hi, T *ones_lo)
 {
-    const T *k = s->k, *v = s->v;
     T *local = calloc(m->dv, sizeof(T));
     for (size_t f = 0; f < m->features; f++) {
-        T ones = 0;
-        memset(local, 0, m->dv * sizeof(T));
-        for (size_t t = 0; t < s->window; t++) {
-            const T phi = FN(monomial)(m, f, k + t * m->d);
-            for (size_t c = 0; c < m->dv; c++)
-                local[c] = FMA(phi, v[t * m->dv + c], local[c]);
-            ones = FMA(phi, (T)1, ones);
-        }
+        const T ones = FN(sum_window)(m, s, f, local);
         for (size_t c = 0; c < m->dv; c++)
             FN(add)(hi + f * m->dv + c, lo + f * m->dv + c, local[c], lo[f * m->dv + c]);
         FN(add)(ones_hi + f, ones_lo + f, ones, ones_lo[f]);
@@ -81,25 +97,49 @@ static void FN(fold_window)(const struct model *m, const struct model_head *s, T
     free(local);
 }
 
+/* Monomial f of the scaled query x, with its weight. */
+static T FN(psi)(const struct model *m, size_t h, size_t f, const T *x)
+{
+    const double coef = m->coefficients[h * m->terms + m->degree[f]];
+    return FN(monomial)(m, f, x) * (T)(coef * m->multiplicity[f]);
+}
+
+/* num[c] = sums over features, from the last down; returns that of the column of ones. High
+ * features go in pairs, and zeros stand for one that is missing. */
+static T FN(sum_features)(const struct model *m, const struct model_head *s, size_t h, const T *x,
+                          T *num)
+{
+    const T *hi = s->hi, *ones = s->ones_hi;
+    T den = 0;
+    for (size_t p = (m->features - m->high + 1) / 2; p-- > 0;) {
+        const size_t f = m->high + 2 * p;
+        const bool two = f + 1 < m->features;
+        const T even = FN(psi)(m, h, f, x), odd = two ? FN(psi)(m, h, f + 1, x) : 0;
+        for (size_t c = 0; c < m->dv; c++)
+            num[c] = DOT(even, hi[f * m->dv + c], odd, two ? hi[(f + 1) * m->dv + c] : 0, num[c]);
+        den = DOT(even, ones[f], odd, two ? ones[f + 1] : 0, den);
+    }
+    for (size_t f = m->high; f-- > 0;) {
+        const T psi = FN(psi)(m, h, f, x);
+        for (size_t c = 0; c < m->dv; c++)
+            num[c] = FMA(psi, hi[f * m->dv + c], num[c]);
+        den = FMA(psi, ones[f], den);
+    }
+    return den;
+}
+
 static void FN(query)(const struct model *m, const struct model_head *s, size_t h, const T *q,
                       T *o)
 {
     const double *coef = m->coefficients + h * m->terms;
-    const T *hi = s->hi, *ones = s->ones_hi, *k = s->k, *v = s->v;
+    const T *k = s->k, *v = s->v;
     const T scale = (T)(1.0 / m->temperature[h]);
     T *x = calloc(m->d, sizeof(T)), *num = calloc(m->dv, sizeof(T)), den = 0;
     FN(normalise)(m, q, x);
     for (size_t i = 0; i < m->d; i++)
         x[i] = x[i] * scale;
-    if (s->tokens > s->window) {
-        for (size_t f = m->features; f-- > 0;) {
-            const T weight = (T)(coef[m->degree[f]] * m->multiplicity[f]);
-            const T psi = FN(monomial)(m, f, x) * weight;
-            for (size_t c = 0; c < m->dv; c++)
-                num[c] = FMA(psi, hi[f * m->dv + c], num[c]);
-            den = FMA(psi, ones[f], den);
-        }
-    }
+    if (s->tokens > s->window)
+        den = FN(sum_features)(m, s, h, x, num);
     for (size_t t = 0; t < s->window; t++) {
         T score = 0, w = (T)coef[m->terms - 1];
         for (size_t i = 0; i < m->d; i++)
@@ -144,22 +184,18 @@ static void FN(merge)(const struct model *m, struct model_head *dst, const struc
     model_head_free(copy);
 }
 
-static void FN(export)(const struct model *m, const struct model_head *s, size_t degree,
-                       double *sums, double *scale)
+/* F rows of dv+1 sums, those of the window in them. */
+static void FN(export)(const struct model *m, const struct model_head *s, double *sums)
 {
-    const T *k = s->k, *v = s->v;
-    for (size_t f = m->start[degree]; f < m->start[degree + 1]; f++)
-        for (size_t c = 0; c <= m->dv; c++, sums++, scale++) {
-            const size_t at = f * m->dv + c;
-            const double hi = c < m->dv ? ((T *)s->hi)[at] : ((T *)s->ones_hi)[f];
-            const double lo = c < m->dv ? ((T *)s->lo)[at] : ((T *)s->ones_lo)[f];
-            *sums = hi + lo;
-            *scale = fabs(hi) + fabs(lo);
-            for (size_t t = 0; t < s->window; t++) {
-                const double phi = FN(monomial)(m, f, k + t * m->d);
-                const double x = c < m->dv ? phi * v[t * m->dv + c] : phi;
-                *sums += x;
-                *scale += fabs(x);
-            }
-        }
+    struct model_head *copy = model_head_new(m);
+    model_head_copy(m, copy, s);
+    if (s->window > 0)
+        FN(fold)(m, copy);
+    const T *hi = copy->hi, *lo = copy->lo, *ones_hi = copy->ones_hi, *ones_lo = copy->ones_lo;
+    for (size_t f = 0; f < m->features; f++, sums++) {
+        for (size_t c = 0; c < m->dv; c++)
+            *sums++ = (double)hi[f * m->dv + c] + (double)lo[f * m->dv + c];
+        *sums = (double)ones_hi[f] + (double)ones_lo[f];
+    }
+    model_head_free(copy);
 }

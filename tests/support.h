@@ -106,10 +106,16 @@ struct problem {
     void *o;                   /* expected outputs */
     struct model_head **head;  /* [batch][kv_heads] expected states */
     size_t o_count;            /* elements of o */
+    size_t queries; /* rows of q, from the first, for which there are */
+    void *answers;  /* [batch][heads][queries][dv]: expected outputs of tsa_query on these states */
+    bool mixed;
+    unsigned exact_degrees; /* if mixed */
 };
 /* Random inputs, not yet run. */
 void problem_make(struct problem *p, const struct shape *shape, uint64_t seed);
-/* Let the model compute p->o and p->head. */
+/* Plans are mixed from now on, and so is the model. f32 only. */
+void problem_mix(struct problem *p, unsigned exact_degrees);
+/* Let the model compute p->o, p->head and p->answers. */
 void problem_solve(struct problem *p);
 void problem_free(struct problem *p);
 void problem_options(const struct problem *p, struct tsa_options *options);
@@ -136,7 +142,7 @@ void assert_state(const struct tsa_plan *plan, const struct tsa_state *state, si
 /* All degrees of all kv heads of a layer, F x (dv+1) doubles each; free() it. */
 double *export_all(const struct tsa_plan *plan, const struct tsa_state *state, size_t layer,
                    size_t *count);
-/* The export against the model's, within the rounding of adding the window. */
+/* The export against the model's, bit by bit. */
 void assert_export(const struct tsa_plan *plan, const struct tsa_state *state, size_t layer,
                    const struct model *m, struct model_head *const *head, const char *what);
 void assert_equal(const struct tsa_plan *plan, const struct tsa_state *a,

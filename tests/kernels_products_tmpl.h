@@ -1,0 +1,592 @@
+/* SPDX-License-Identifier: MIT */
+/* The kernels of products.def, for operands that are elements or, if TEST_PAIRS, pairs of bf16 in
+ * the place of elements: models, and tests. Features of a query and rows of an update count
+ * operands. */
+
+/* -- operands ---------------------------------------------------------------------------------- */
+
+#if TEST_PAIRS
+
+#define OPERAND_TILE (TSA_TILE_TOKENS / 2)
+#define ROUNDINGS 2 /* of a product added to a sum */
+
+/* The number in the even (lower) or odd half. */
+static T half_of(T pair, bool odd)
+{
+    BITS bits;
+
+    memcpy(&bits, &pair, sizeof bits);
+    bits = odd ? bits & 0xffff0000U : bits << 16;
+    memcpy(&pair, &bits, sizeof bits);
+    return pair;
+}
+
+static T make_pair(T even, T odd)
+{
+    BITS low, high;
+
+    even = bf16_round(even);
+    odd = bf16_round(odd);
+    memcpy(&low, &even, sizeof low);
+    memcpy(&high, &odd, sizeof high);
+    low = low >> 16 | high;
+    memcpy(&even, &low, sizeof even);
+    return even;
+}
+
+/* a b + c */
+static T multiply_add(T a, T b, T c)
+{
+    return bf16_dot(half_of(a, false), half_of(b, false), half_of(a, true), half_of(b, true), c);
+}
+
+static T operand_one(void)
+{
+    return make_pair(1, 1);
+}
+
+static void add_term(T a, T b, REAL *sum, REAL *all)
+{
+    for (int odd = 0; odd < 2; odd++) {
+        REAL term = (REAL)half_of(a, odd) * half_of(b, odd);
+
+        *sum += term;
+        *all += R_FABS(term);
+    }
+}
+
+/* One half. Products of two are far from subnormal, and so is what is left when they cancel. */
+static T some_half(struct kc *kc, enum kc_data kind, size_t index, double base)
+{
+    BITS bits;
+    T x;
+
+    if (kind == KC_WIDE) {
+        x = SCALBN((T)(kc_unit(kc) < 0 ? -1 : 1), (int)kc_between(kc, 0, 60) - 30);
+        return x + x * (T)kc_unit(kc) / 2;
+    }
+    bits = (BITS)kc_element(kc, kind, index, base);
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+static void fill_operands(struct kc *kc, struct kc_array *a)
+{
+    static const enum kc_data kinds[] = {KC_UNIT, KC_CONSTANT, KC_ALTERNATING, KC_WIDE, KC_ZEROS};
+    enum kc_data kind = KC_NORMAL;
+    double base = kc_unit(kc) * 3;
+
+    if (kc_chance(kc, 5)) /* infinities and NaNs, which must stay in their chains */
+        kind = KC_SPECIAL;
+    else if (kc_chance(kc, 50))
+        kind = kinds[kc_between(kc, 0, sizeof kinds / sizeof *kinds - 1)];
+    for (size_t r = 0; r < a->rows; r++)
+        for (size_t c = 0; c < a->cols; c++) {
+            T even = some_half(kc, kind, r + c, base), odd = some_half(kc, kind, r + c + 1, base);
+
+            GOT(a)[(ptrdiff_t)r * a->ld + (ptrdiff_t)c] = make_pair(even, odd);
+        }
+}
+
+/* What a chain starts from. */
+static void fill_sums(struct kc *kc, struct kc_array *a)
+{
+    kc_fill(kc, a, kc_chance(kc, 30) ? KC_WIDE : kc_chance(kc, 20) ? KC_ZEROS : KC_NORMAL);
+}
+
+#else
+
+#define OPERAND_TILE TSA_TILE_TOKENS
+#define ROUNDINGS 1
+
+static T multiply_add(T a, T b, T c)
+{
+    return FMA(a, b, c);
+}
+
+static T operand_one(void)
+{
+    return 1;
+}
+
+static void add_term(T a, T b, REAL *sum, REAL *all)
+{
+    REAL term = (REAL)a * b;
+
+    *sum += term;
+    *all += R_FABS(term);
+}
+
+/* Sometimes with infinities and NaNs, which must stay in their chains. */
+static void fill_operands(struct kc *kc, struct kc_array *a)
+{
+    kc_fill(kc, a, some_terms(kc));
+}
+
+static void fill_sums(struct kc *kc, struct kc_array *a)
+{
+    kc_fill(kc, a, KC_ANY);
+}
+
+#endif
+
+/* -- models ------------------------------------------------------------------------------------ */
+
+/* (hi, lo) += (x, y): TwoSum of the high parts, then renormalised. */
+static void add_double_float(T *hi, T *lo, T x, T y)
+{
+    T s = *hi + x, b = s - *hi;
+    T e = (*hi - (s - b)) + (x - b);
+
+    e = e + y;
+    *hi = s + e;
+    *lo = e - (*hi - s);
+}
+
+static void model_turn(size_t rows, size_t cols, const T *in, ptrdiff_t ldi, T *sum, int first,
+                       T *out, ptrdiff_t ldo)
+{
+    for (size_t r = 0; r < rows; r++) {
+        T s = first || sum == NULL ? 0 : sum[r];
+
+        for (size_t c = 0; c < cols; c++) {
+            s = multiply_add(in[r * (size_t)ldi + c], operand_one(), s);
+            if (out != NULL)
+                out[c * (size_t)ldo + r] = in[r * (size_t)ldi + c];
+        }
+        if (sum != NULL)
+            sum[r] = s;
+    }
+}
+
+static void model_query(size_t rows, size_t cols, size_t features, const T *psi, ptrdiff_t ldp,
+                        const T *hi, ptrdiff_t ldh, T *acc, ptrdiff_t lda, int first,
+                        struct tsa_ahead *ahead)
+{
+    (void)ahead;
+    for (size_t t = 0; t < rows; t++)
+        for (size_t c = 0; c < cols; c++) {
+            T s = first ? 0 : acc[t * (size_t)lda + c];
+
+            for (size_t f = features; f-- > 0;)
+                s = multiply_add(psi[f * (size_t)ldp + t], hi[f * (size_t)ldh + c], s);
+            acc[t * (size_t)lda + c] = s;
+        }
+}
+
+static void model_query_ones(size_t rows, size_t features, const T *psi, ptrdiff_t ldp,
+                             const T *ones, T *den, int first)
+{
+    for (size_t t = 0; t < rows; t++) {
+        T s = first ? 0 : den[t];
+
+        for (size_t f = features; f-- > 0;)
+            s = multiply_add(psi[f * (size_t)ldp + t], ones[f], s);
+        den[t] = s;
+    }
+}
+
+static T update_chain(size_t rows, const T *phi, const T *v, size_t ldv, T s)
+{
+    for (size_t t = 0; t < rows; t++)
+        s = multiply_add(phi[t], v[t * ldv], s);
+    return s;
+}
+
+static void model_update(size_t features, size_t cols, size_t rows, const T *phi, const T *v,
+                         ptrdiff_t ldv, T *local, ptrdiff_t ldl, int first, struct tsa_ahead *ahead)
+{
+    (void)ahead;
+    for (size_t f = 0; f < features; f++)
+        for (size_t c = 0; c < cols; c++) {
+            T *sum = &local[f * (size_t)ldl + c];
+
+            *sum = update_chain(rows, phi + f * OPERAND_TILE, v + c, (size_t)ldv, first ? 0 : *sum);
+        }
+}
+
+static void model_update_fold(size_t features, size_t cols, size_t rows, const T *phi, const T *v,
+                              ptrdiff_t ldv, const T *local, ptrdiff_t ldl, T *hi, T *lo,
+                              ptrdiff_t ldh, T *kept, struct tsa_ahead *ahead)
+{
+    (void)ahead;
+    for (size_t f = 0; f < features; f++)
+        for (size_t c = 0; c < cols; c++) {
+            size_t at = f * (size_t)ldh + c;
+            T s = local != NULL ? local[f * (size_t)ldl + c] : 0;
+
+            s = update_chain(rows, phi + f * OPERAND_TILE, v + c, (size_t)ldv, s);
+            add_double_float(&hi[at], &lo[at], s, lo[at]);
+        }
+#if TEST_PAIRS
+    for (size_t f = 0; kept != NULL && f < features; f += 2)
+        for (size_t c = 0; c < cols; c++) {
+            const T *even = hi + f * (size_t)ldh + c;
+
+            kept[f / 2 * (size_t)ldh + c] = make_pair(*even, f + 1 < features ? even[ldh] : 0);
+        }
+#else
+    (void)kept;
+#endif
+}
+
+static void model_decode_state(size_t rows, size_t cols, size_t features, const T *psi,
+                               ptrdiff_t ldp, const T *const *hi, ptrdiff_t ldh,
+                               const T *const *ones, T *acc, ptrdiff_t lda, T *den, int first)
+{
+    for (size_t r = 0; r < rows; r++) {
+        for (size_t c = 0; c < cols; c++) {
+            T s = first ? 0 : acc[r * (size_t)lda + c];
+
+            for (size_t f = features; f-- > 0;)
+                s = multiply_add(psi[r * (size_t)ldp + f], hi[r][f * (size_t)ldh + c], s);
+            acc[r * (size_t)lda + c] = s;
+        }
+        den[r] = first ? 0 : den[r];
+        for (size_t f = features; f-- > 0;)
+            den[r] = multiply_add(psi[r * (size_t)ldp + f], ones[r][f], den[r]);
+    }
+}
+
+/* -- tests ------------------------------------------------------------------------------------- */
+
+static const struct KERNELS model; /* of all kernels, below */
+#if TEST_PAIRS
+static void settle_nans(struct kc *kc, struct kc_array *a);
+#endif
+
+/* Asking for memory ahead changes nothing, wherever it points; or nothing is asked for. */
+static struct tsa_ahead *some_ahead(struct kc *kc, struct tsa_ahead *ahead)
+{
+    static const char line[TSA_ALIGN];
+
+    if (kc_chance(kc, 50))
+        return NULL;
+    memset(ahead, 0, sizeof *ahead);
+    ahead->budget = kc_between(kc, 0, 100);
+    ahead->count = kc_between(kc, 0, TSA_AHEAD_ROWS);
+    for (size_t i = 0; i < ahead->count; i++)
+        ahead->rows[i] = (struct tsa_ahead_rows){line,
+                                                 (ptrdiff_t)kc_between(kc, 0, 1000) - 500,
+                                                 kc_between(kc, 1, 5),
+                                                 kc_between(kc, 1, 5),
+                                                 0,
+                                                 kc_chance(kc, 50)};
+    return ahead;
+}
+
+static void one_query(struct kc *kc, const struct KERNELS *table, size_t rows, size_t cols,
+                      size_t features)
+{
+    size_t ldp = SOME_LD(kc, rows), ldh = some_line_ld(kc, cols), lda = some_line_ld(kc, cols);
+    int first = (int)kc_between(kc, 0, 1);
+    struct kc_array *psi, *hi, *acc;
+    struct tsa_ahead ahead;
+
+    kc_case(kc, "rows %zu cols %zu features %zu first %d ldh %zu", rows, cols, features, first,
+            ldh);
+    psi = kc_scratch(kc, "psi", features, rows, ldp);
+    hi = kc_scratch(kc, "hi", features, cols, ldh);
+    acc = kc_scratch(kc, "acc", rows, cols, lda);
+    fill_operands(kc, psi);
+    fill_operands(kc, hi);
+    if (!first)
+        fill_sums(kc, acc);
+    kc_freeze(kc);
+    for (SIDES)
+        K->query(rows, cols, features, P(psi), (ptrdiff_t)ldp, P(hi), (ptrdiff_t)ldh, P(acc),
+                 (ptrdiff_t)lda, first, some_ahead(kc, &ahead));
+    kc_finish(kc);
+    for (size_t t = 0; t < rows; t++)
+        for (size_t c = 0; c < cols; c++) {
+            REAL ref = first ? 0 : BEFORE(acc)[t * lda + c], all = R_FABS(ref);
+
+            for (size_t f = 0; f < features; f++)
+                add_term(GOT(psi)[f * ldp + t], GOT(hi)[f * ldh + c], &ref, &all);
+            near(kc, acc, t, c, ref, chain_error(ROUNDINGS * features + 1, all));
+        }
+}
+
+static void test_query(struct kc *kc, const struct KERNELS *table)
+{
+    for (size_t rows = 0; rows <= 2 * TSA_MAX_LANES + 1; rows++)
+        for (size_t vectors = 0; vectors <= 6; vectors++)
+            for (size_t features = 0; features <= 20; features += kc_between(kc, 1, 4))
+                if (kc_keep(kc))
+                    one_query(kc, table, rows, vectors * LANES(kc), features);
+    for (size_t i = kc_rounds(kc, 120); i-- > 0;)
+        one_query(kc, table, kc_between(kc, 1, 50), LINE * kc_between(kc, 1, 160 / LINE),
+                  kc_between(kc, 1, 100));
+}
+
+static void one_query_ones(struct kc *kc, const struct KERNELS *table, size_t rows, size_t features)
+{
+    size_t ldp = SOME_LD(kc, rows);
+    int first = (int)kc_between(kc, 0, 1);
+    struct kc_array *psi, *ones, *den;
+
+    kc_case(kc, "rows %zu features %zu first %d", rows, features, first);
+    psi = kc_scratch(kc, "psi", features, rows, ldp);
+    ones = kc_scratch(kc, "ones", 1, features, ROW16(features) + TSA_ROW_PAD);
+    den = kc_scratch(kc, "den", 1, rows, ROW16(rows));
+    kc_free(den, rows, ROW16(rows));
+    fill_operands(kc, psi);
+    fill_operands(kc, ones);
+    if (!first)
+        fill_sums(kc, den);
+    kc_freeze(kc);
+    for (SIDES)
+        K->query_ones(rows, features, P(psi), (ptrdiff_t)ldp, P(ones), P(den), first);
+    kc_finish(kc);
+    for (size_t t = 0; t < rows; t++) {
+        REAL ref = first ? 0 : BEFORE(den)[t], all = R_FABS(ref);
+
+        for (size_t f = 0; f < features; f++)
+            add_term(GOT(psi)[f * ldp + t], GOT(ones)[f], &ref, &all);
+        near(kc, den, 0, t, ref, chain_error(ROUNDINGS * features + 1, all));
+    }
+}
+
+static void test_query_ones(struct kc *kc, const struct KERNELS *table)
+{
+    for (size_t rows = 0; rows <= 5 * TSA_MAX_LANES + 1; rows++)
+        for (size_t features = 0; features <= 20; features++)
+            if (kc_keep(kc))
+                one_query_ones(kc, table, rows, features);
+    for (size_t i = kc_rounds(kc, 200); i-- > 0;)
+        one_query_ones(kc, table, kc_between(kc, 1, 150), kc_between(kc, 1, 300));
+}
+
+/* Both update kernels: into `local`, or with it into (hi, lo). */
+static void one_update(struct kc *kc, const struct KERNELS *table, size_t features, size_t cols,
+                       size_t rows, bool fold)
+{
+    size_t ldv = some_line_ld(kc, cols), ldh = some_line_ld(kc, cols), ldl = some_line_ld(kc, cols);
+    int first = (int)kc_between(kc, 0, 1);
+    struct kc_array *phi, *v, *local, *hi = NULL, *lo = NULL, *kept = NULL, *sum;
+    struct tsa_ahead ahead;
+
+    kc_case(kc, "features %zu cols %zu rows %zu ldv %zu ldh %zu ldl %zu first %d", features, cols,
+            rows, ldv, ldh, ldl, first);
+    phi = kc_scratch(kc, "phi", features, rows, OPERAND_TILE);
+    v = kc_scratch(kc, "v", rows, cols, ldv);
+    sum = local = kc_scratch(kc, "local", features, cols, ldl);
+    fill_operands(kc, phi);
+    fill_operands(kc, v);
+    if (!first)
+        fill_sums(kc, local);
+    if (fold) {
+        sum = hi = kc_scratch(kc, "hi", features, cols, ldh);
+        lo = kc_scratch(kc, "lo", features, cols, ldh);
+        kc_fill(kc, hi, KC_ANY);
+        for (size_t i = 0; i < features; i++)
+            for (size_t c = 0; c < cols; c++)
+                GOT(lo)[i * ldh + c] = GOT(hi)[i * ldh + c] * (T)(U * kc_unit(kc));
+        if (TEST_PAIRS && kc_chance(kc, 50))
+            kept = kc_scratch(kc, "kept", (features + 1) / 2, cols, ldh);
+    }
+    kc_freeze(kc);
+    for (SIDES) {
+        if (fold)
+            K->update_fold(features, cols, rows, P(phi), P(v), (ptrdiff_t)ldv,
+                           first ? NULL : P(local), (ptrdiff_t)ldl, P(hi), P(lo), (ptrdiff_t)ldh,
+                           kept ? P(kept) : NULL, some_ahead(kc, &ahead));
+        else
+            K->update(features, cols, rows, P(phi), P(v), (ptrdiff_t)ldv, P(local), (ptrdiff_t)ldl,
+                      first, some_ahead(kc, &ahead));
+    }
+#if TEST_PAIRS
+    if (kept)
+        settle_nans(kc, kept);
+#endif
+    kc_finish(kc);
+    for (size_t f = 0; f < features; f++)
+        for (size_t c = 0; c < cols; c++) {
+            REAL ref = first ? 0 : BEFORE(local)[f * ldl + c], all = R_FABS(ref), error;
+
+            for (size_t t = 0; t < rows; t++)
+                add_term(GOT(phi)[f * OPERAND_TILE + t], GOT(v)[t * ldv + c], &ref, &all);
+            error = chain_error(ROUNDINGS * rows + 1, all);
+            if (fold) {
+                REAL high = BEFORE(hi)[f * ldh + c], low = BEFORE(lo)[f * ldh + c];
+
+                /* hi + lo is the sum up to roundings of the low parts, each relative U of e
+                 * and lo, where |e| <= U |hi + local| */
+                ref += high + low - GOT(lo)[f * ldh + c];
+                error += 8 * U * (R_FABS(low) + U * (R_FABS(high) + all)) + 8 * TINY;
+                error += U * U * R_FABS(ref); /* of the reference */
+                if (!TEST_F64)
+                    error += 0x1p-50 * (R_FABS(high) + all);
+                else
+                    error += LDBL_EPSILON * 4 * (R_FABS(high) + all);
+            }
+            near(kc, sum, f, c, ref, error);
+        }
+}
+
+static void updates(struct kc *kc, const struct KERNELS *table, bool fold)
+{
+    for (size_t features = 0; features <= 20; features++)
+        for (size_t vectors = 0; vectors <= 6; vectors++)
+            for (size_t rows = 0; rows <= 2 * TSA_MAX_LANES + 1 && rows <= OPERAND_TILE;
+                 rows += kc_between(kc, 1, rows < 8 ? 3 : 9))
+                if (kc_keep(kc))
+                    one_update(kc, table, features, vectors * LANES(kc), rows, fold);
+    for (size_t i = kc_rounds(kc, 120); i-- > 0;)
+        one_update(kc, table, kc_between(kc, 1, 80), LINE * kc_between(kc, 1, 160 / LINE),
+                   kc_between(kc, 0, OPERAND_TILE), fold);
+}
+
+static void test_update(struct kc *kc, const struct KERNELS *table)
+{
+    updates(kc, table, false);
+}
+
+static void test_update_fold(struct kc *kc, const struct KERNELS *table)
+{
+    updates(kc, table, true);
+}
+
+/* States of the rows of decode_state: all rows share one, each has its own in any order, groups
+ * of neighbours share, or any row has any. */
+static size_t some_states(struct kc *kc, size_t rows, size_t *state)
+{
+    size_t n = rows, group;
+
+    switch (kc_between(kc, 0, 3)) {
+    case 0:
+        n = rows != 0;
+        for (size_t r = 0; r < rows; r++)
+            state[r] = 0;
+        break;
+    case 1:
+        for (size_t r = 0, at; r < rows; r++) {
+            at = kc_between(kc, 0, r);
+            state[r] = state[at];
+            state[at] = r;
+        }
+        break;
+    case 2:
+        group = kc_between(kc, 2, 5);
+        n = (rows + group - 1) / group;
+        for (size_t r = 0; r < rows; r++)
+            state[r] = r / group;
+        break;
+    default:
+        for (size_t r = 0; r < rows; r++)
+            state[r] = kc_between(kc, 0, rows - 1);
+        break;
+    }
+    return n;
+}
+
+#define MOST_DECODE_ROWS (TSA_MAX_LANES + 1)
+
+static void one_decode_state(struct kc *kc, const struct KERNELS *table, size_t rows, size_t cols,
+                             size_t features)
+{
+    size_t ldp = SOME_LD(kc, features + 2 * TSA_MAX_LANES), ldh = some_line_ld(kc, cols);
+    size_t lda = some_line_ld(kc, cols), ldo = ROW16(features) + TSA_ROW_PAD;
+    size_t state[MOST_DECODE_ROWS], states = some_states(kc, rows, state);
+    int first = (int)kc_between(kc, 0, 1);
+    struct kc_array *psi, *hi, *ones, *acc, *den;
+
+    kc_case(kc, "rows %zu states %zu cols %zu features %zu first %d ldh %zu", rows, states, cols,
+            features, first, ldh);
+    psi = kc_scratch(kc, "psi", rows, features, ldp);
+    hi = kc_scratch(kc, "hi", states * features, cols, ldh);
+    ones = kc_scratch(kc, "ones", states, features, ldo);
+    acc = kc_scratch(kc, "acc", rows, cols, lda);
+    den = kc_scratch(kc, "den", 1, rows, ROW16(rows));
+    kc_free(den, rows, ROW16(rows));
+    fill_operands(kc, psi);
+    fill_operands(kc, hi);
+    fill_operands(kc, ones);
+    if (!first) {
+        fill_sums(kc, acc);
+        fill_sums(kc, den);
+    }
+    kc_freeze(kc);
+    for (SIDES) {
+        const T *hi_of[MOST_DECODE_ROWS], *ones_of[MOST_DECODE_ROWS];
+
+        for (size_t r = 0; r < rows; r++) {
+            hi_of[r] = P(hi) + state[r] * features * ldh;
+            ones_of[r] = P(ones) + state[r] * ldo;
+        }
+        K->decode_state(rows, cols, features, P(psi), (ptrdiff_t)ldp, hi_of, (ptrdiff_t)ldh,
+                        ones_of, P(acc), (ptrdiff_t)lda, P(den), first);
+    }
+    kc_finish(kc);
+    for (size_t r = 0; r < rows; r++) {
+        const T *row_hi = GOT(hi) + state[r] * features * ldh;
+        const T *row_ones = GOT(ones) + state[r] * ldo;
+
+        for (size_t c = 0; c <= cols; c++) { /* the column of ones is the last */
+            REAL ref = first ? 0 : c < cols ? BEFORE(acc)[r * lda + c] : BEFORE(den)[r];
+            REAL all = R_FABS(ref), error;
+
+            for (size_t f = 0; f < features; f++)
+                add_term(GOT(psi)[r * ldp + f], c < cols ? row_hi[f * ldh + c] : row_ones[f], &ref,
+                         &all);
+            error = chain_error(ROUNDINGS * features + 1, all);
+            if (c < cols)
+                near(kc, acc, r, c, ref, error);
+            else
+                near(kc, den, 0, r, ref, error);
+        }
+    }
+}
+
+static void test_decode_state(struct kc *kc, const struct KERNELS *table)
+{
+    for (size_t rows = 0; rows <= MOST_DECODE_ROWS; rows++)
+        for (size_t vectors = 1; vectors <= 17; vectors++)
+            for (size_t features = 0; features <= 20; features += kc_between(kc, 1, 9))
+                if (kc_keep(kc))
+                    one_decode_state(kc, table, rows, vectors * LANES(kc), features);
+    for (size_t i = kc_rounds(kc, 60); i-- > 0;)
+        one_decode_state(kc, table, kc_between(kc, 1, MOST_DECODE_ROWS),
+                         LINE * kc_between(kc, 1, 256 / LINE), kc_between(kc, 1, 60));
+    one_decode_state(kc, table, 8, LINE * kc_between(kc, 1, 5), 300);
+}
+static void one_turn(struct kc *kc, const struct KERNELS *table, size_t rows, size_t cols)
+{
+    size_t ldi = SOME_LD(kc, cols), ldo = SOME_LD(kc, rows), ld = ROW16(rows) + TSA_ROW_PAD;
+    int first = (int)kc_between(kc, 0, 1), which = (int)kc_between(kc, 1, 3);
+    struct kc_array *in, *sum, *out;
+
+    kc_case(kc, "rows %zu cols %zu first %d which %d", rows, cols, first, which);
+    in = kc_scratch(kc, "in", tsa_round_up(rows, LANES(kc)), cols, ldi);
+    sum = kc_scratch(kc, "sum", 1, rows, ld);
+    kc_free(sum, rows, ROW16(rows));
+    out = kc_scratch(kc, "out", cols, rows, ldo);
+    kc_free(out, rows, ROW16(rows));
+    out->canonical = TEST_PAIRS; /* a NaN in one half must not hide the other */
+    in->rows = rows;
+    fill_operands(kc, in);
+    if (!first)
+        fill_sums(kc, sum);
+    kc_freeze(kc);
+    for (SIDES)
+        K->turn(rows, cols, P(in), (ptrdiff_t)ldi, which & 1 ? P(sum) : NULL, first,
+                which & 2 ? P(out) : NULL, (ptrdiff_t)ldo);
+    kc_finish(kc);
+    for (size_t r = 0; which & 1 && r < rows; r++) {
+        REAL ref = first ? 0 : BEFORE(sum)[r], all = R_FABS(ref);
+
+        for (size_t c = 0; c < cols; c++)
+            add_term(GOT(in)[r * ldi + c], operand_one(), &ref, &all);
+        near(kc, sum, 0, r, ref, chain_error(ROUNDINGS * cols + 1, all));
+    }
+}
+
+static void test_turn(struct kc *kc, const struct KERNELS *table)
+{
+    for (size_t rows = 0; rows <= 2 * TSA_MAX_LANES + 1; rows++)
+        for (size_t cols = 0; cols <= 2 * TSA_MAX_LANES + 1; cols++)
+            if (kc_keep(kc))
+                one_turn(kc, table, rows, cols);
+    for (size_t i = kc_rounds(kc, 300); i-- > 0;)
+        one_turn(kc, table, kc_between(kc, 1, 400), kc_between(kc, 0, 70));
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT */
+/* Runs of a problem by the library under some schedule, and their comparison with the model. */
+#ifndef TSA_TEST_RUN_H
+#define TSA_TEST_RUN_H
+
+#include "support.h"
+
+/* Plan, states and outputs of one run, and a workspace whose scratch is filled with NaN now and
+ * then. */
+struct run {
+    const struct problem *p;
+    struct tsa_plan *plan;
+    struct tsa_state **states; /* [batch] */
+    void *o, *scratch;
+    size_t scratch_bytes, calls;
+    struct tsa_workspace *ws;
+    struct tsa_tensor out; /* dense, on o */
+};
+enum verb { PREFILL, DECODE, ABSORB };
+
+/* isa NULL: the default. wave: as in struct tsa_plan. The team is granted, or the test fails. */
+void run_begin(struct run *r, const struct problem *p, const char *isa, int threads, size_t wave);
+void run_end(struct run *r);
+/* The workspace for the next call. */
+struct tsa_workspace *run_workspace(struct run *r);
+/* Tokens from..to of sequences first..last in one call; DECODE: one call a token. */
+void feed(struct run *r, enum verb verb, size_t first, size_t last, size_t from, size_t to);
+/* All tokens of all sequences, `piece` at a time. */
+void feed_pieces(struct run *r, enum verb verb, size_t piece);
+/* All tokens through the given views, `piece` at a time; outputs go to o, and are compared. */
+void feed_views(struct run *r, const struct tsa_tensor *q, const struct tsa_tensor *k,
+                const struct tsa_tensor *v, const struct strided *o, size_t piece);
+/* States against the model; then all queries at once against the model's non-causal answer. */
+void check_states(struct run *r, const char *what);
+/* Outputs and states. */
+void check_run(struct run *r, const char *what);
+
+#endif
