@@ -22,6 +22,7 @@
 #if TSA_ISA_PAIRS
 #define TSA_PAIRS_TABLE static const struct tsa_pairs_f32 pairs_table
 #define TSA_PAIRS_NAME TSA_STRING(TSA_ISA_NAME)
+#define TSA_PAIRS_FAST false
 #include "pairs_tmpl.h"
 #endif
 

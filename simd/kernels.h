@@ -58,6 +58,7 @@ struct tsa_kernels_f32 {
 struct tsa_pairs_f32 {
     const char *name;
     unsigned lanes;
+    bool fast; /* a pair is multiplied in the time of an element */
 #include "products.def"
 #include "pairs.def"
 };

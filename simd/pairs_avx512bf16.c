@@ -16,4 +16,5 @@
 
 #define TSA_PAIRS_TABLE const struct tsa_pairs_f32 tsa_pairs_avx512bf16
 #define TSA_PAIRS_NAME "avx512_bf16"
+#define TSA_PAIRS_FAST true
 #include "pairs_tmpl.h"

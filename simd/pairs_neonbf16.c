@@ -17,4 +17,5 @@
 
 #define TSA_PAIRS_TABLE const struct tsa_pairs_f32 tsa_pairs_neonbf16
 #define TSA_PAIRS_NAME "neon_bf16"
+#define TSA_PAIRS_FAST false /* two instructions per pair, of as many lanes as an fma */
 #include "pairs_tmpl.h"

@@ -2,6 +2,7 @@
 /* All kernels for pairs of bf16, added in f32, and their table, which the unit names:
  *   TSA_PAIRS_TABLE   its declaration
  *   TSA_PAIRS_NAME    its name
+ *   TSA_PAIRS_FAST    is a pair multiplied in the time of an element?
  * The templates of products are those of float with other operands: a pair in an element's place,
  * of which o_load() and o_set1() make what o_fma() multiplies. */
 
@@ -25,6 +26,7 @@
 TSA_PAIRS_TABLE = {
     TSA_PAIRS_NAME,
     sizeof(V) / sizeof(T),
+    TSA_PAIRS_FAST,
 #include "products.def"
 #include "pairs.def"
 };

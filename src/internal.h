@@ -245,7 +245,6 @@ struct tsa_plan {
     enum tsa_compute compute; /* what runs: not TSA_COMPUTE_FASTEST */
     size_t high;              /* first feature whose products have bf16 operands; or mono.total */
     const struct tsa_pairs_f32 *pairs; /* their kernels */
-    bool pairs_in_hardware;
     uint64_t kept;            /* what states of this plan have in head.pairs */
     size_t wave;         /* 0; tests want the whole team on each item: 1 in a relay, 2 and more in
                             waves of so many chunks */

@@ -270,10 +270,12 @@ static void choose_lanes(struct tsa_plan *p)
     p->turn_query = p->lanes > 1 && (p->turn_update || p->dv <= p->lanes);
 }
 
-/* Does rounding to bf16 pay? */
-static bool mixed_is_faster(const struct tsa_plan *p)
+/* Does rounding the features from `high` on pay? With few of them a long call gains little, and a
+ * decoding step loses more to the kernels that it calls (measured; doc/accuracy.md). */
+static bool mixed_is_faster(const struct tsa_plan *p, size_t high)
 {
-    return p->dtype == TSA_F32 && p->chunk % 2 == 0 && p->pairs_in_hardware;
+    return p->dtype == TSA_F32 && p->chunk % 2 == 0 && p->pairs->fast &&
+           p->mono.total - high >= 96;
 }
 
 /* Which degrees have bf16 operands. */
@@ -281,12 +283,15 @@ static void choose_compute(struct tsa_plan *p, const struct tsa_options *o)
 {
     p->compute = TSA_COMPUTE_F32;
     p->high = p->mono.total;
-    p->pairs = tsa_pairs_for(p->isa, &p->pairs_in_hardware);
-    const bool mixed = o->compute == TSA_COMPUTE_FASTEST ? mixed_is_faster(p)
-                                                         : o->compute == TSA_COMPUTE_MIXED;
-    if (mixed && o->exact_degrees < p->terms) {
+    bool hardware;
+    p->pairs = tsa_pairs_for(p->isa, &hardware);
+    if (o->exact_degrees >= p->terms)
+        return;
+    const size_t high = p->mono.start[o->exact_degrees];
+    if (o->compute == TSA_COMPUTE_MIXED ||
+        (o->compute == TSA_COMPUTE_FASTEST && mixed_is_faster(p, high))) {
         p->compute = TSA_COMPUTE_MIXED;
-        p->high = p->mono.start[o->exact_degrees];
+        p->high = high;
         p->kept = 1 + o->exact_degrees;
     }
 }

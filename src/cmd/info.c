@@ -32,16 +32,17 @@ static const struct option long_options[] = {
 /* The products of bf16 operands that a plan would take now. */
 struct bf16_products {
     const char *name;
-    bool fast; /* dot products in hardware */
+    bool fast; /* two in the time of one of f32 */
 };
 
 static struct bf16_products bf16_products(void)
 {
     const struct tsa_isa *isa;
-    struct bf16_products products = {"", false};
-    if (tsa_isa_find(NULL, &isa, NULL) == TSA_OK)
-        products.name = tsa_pairs_for(isa, &products.fast)->name;
-    return products;
+    bool hardware;
+    if (tsa_isa_find(NULL, &isa, NULL) != TSA_OK)
+        return (struct bf16_products){"", false};
+    const struct tsa_pairs_f32 *pairs = tsa_pairs_for(isa, &hardware);
+    return (struct bf16_products){pairs->name, pairs->fast};
 }
 
 static int print_json(const char *active)
@@ -85,7 +86,7 @@ static int print_text(const char *active)
     printf("threads          %d (%s)\n", threads, reason);
     const struct bf16_products products = bf16_products();
     printf("bf16 products    %s (%s)\n", products.name,
-           products.fast ? "dot products in hardware" : "no dot products in hardware");
+           products.fast ? "two in the time of one of f32" : "no faster than those of f32");
     printf("exponential      %s\n", tsa_exp_name());
     return CMD_OK;
 }
