@@ -110,7 +110,7 @@ KERNEL(update)
 KERNEL(update_fold)
 {
     b->k->update_fold(b->features, (size_t)b->ldv, b->token_pairs, b->phi, b->v_pairs, b->ldv, NULL,
-                      0, b->hi, b->lo, b->ldv, NULL);
+                      0, b->hi, b->lo, b->ldv, NULL, NULL);
     return (struct kernel_cost){2.0 * (double)(b->c * b->dv * b->features),
                                 BYTES(b->features * (4 * b->dv + b->token_pairs))};
 }

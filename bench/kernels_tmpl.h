@@ -140,7 +140,7 @@ KERNEL(update)
 KERNEL(update_fold)
 {
     b->k->update_fold(b->features, (size_t)b->ldv, b->c, b->psi, b->v, b->ldv, NULL, 0, b->hi,
-                      b->lo, b->ldv, NULL);
+                      b->lo, b->ldv, NULL, NULL);
     return (struct kernel_cost){2.0 * (double)(b->c * b->dv * b->features),
                                 BYTES(b->features * (4 * b->dv + b->c))};
 }

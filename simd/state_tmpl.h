@@ -139,35 +139,63 @@ TSA_INLINE void add_double(V *hi, V *lo, V x, V low)
 }
 
 /* Local sums of the last tile that are not yet in (hi, lo). A fold is ten dependent additions per
- * vector, which would hold up the end of a tile; so they are made one vector at a time between the
- * steps of the next tile. */
-#define PENDING_STEPS (O_TOKENS / 32) /* steps per vector: a tile has up to 24 */
+ * vector, which would hold up the end of a tile; so they are made between the steps of the next tile:
+ * a vector at a time, or of pairs of rows, which may have to be kept, two. */
 struct pending_at {
     const T *next; /* in x */
     T *hi, *lo;    /* of the next vector */
-    ptrdiff_t wrap;
+    ptrdiff_t ld;
     int left, column, vectors; /* vectors to go; place in the row; vectors per row */
+    T *kept;                   /* place for the next pairs, or NULL */
+    bool alone;                /* a tile of one row, which has no partner */
 };
 struct pending {
     T x[TSA_TILE_VECTORS * TSA_MOST_ROWS * VL];
     struct pending_at at;
 };
 
-TSA_INLINE void pending_one(struct pending_at *p)
+TSA_INLINE V pending_vector(struct pending_at *p, ptrdiff_t row, int x)
 {
-    V h = v_load(p->hi), l = v_load(p->lo);
-    add_double(&h, &l, v_load(p->next), l);
-    v_store(p->hi, h);
-    v_store(p->lo, l);
-    ptrdiff_t step = VL;
-    if (++p->column == p->vectors) {
-        p->column = 0;
-        step = p->wrap;
+    V h = v_load(p->hi + row), l = v_load(p->lo + row);
+    add_double(&h, &l, v_load(p->next + x * VL), l);
+    v_store(p->hi + row, h);
+    v_store(p->lo + row, l);
+    return h;
+}
+
+#ifdef TSA_PAIRS
+#define PENDING_VECTORS 2
+#else
+#define PENDING_VECTORS 1
+#endif
+TSA_INLINE void pending_some(struct pending_at *p)
+{
+#ifdef TSA_PAIRS
+    const V even = pending_vector(p, 0, 0);
+    V odd = v_zero();
+    if (!p->alone)
+        odd = pending_vector(p, p->ld, p->vectors);
+    if (p->kept) {
+        v_store(p->kept, v_pair(even, odd));
+        p->kept += VL;
     }
-    p->hi += step;
-    p->lo += step;
+#else
+    pending_vector(p, 0, 0);
+#endif
+    const int rows = p->alone ? 1 : PENDING_VECTORS;
+    p->left -= rows;
+    p->hi += VL;
+    p->lo += VL;
     p->next += VL;
-    p->left--;
+    if (++p->column == p->vectors) {
+        const ptrdiff_t row = p->vectors * VL, wrap = rows * p->ld - row;
+        p->column = 0;
+        p->hi += wrap;
+        p->lo += wrap;
+        p->next += (rows - 1) * row;
+        if (p->kept)
+            p->kept += p->ld - row;
+    }
 }
 
 struct update_args {
@@ -178,6 +206,7 @@ struct update_args {
     ptrdiff_t ldf;
     T *hi, *lo; /* hi alone: local sums */
     ptrdiff_t ldh;
+    T *kept;
     struct pending *pending;
 };
 
@@ -197,15 +226,13 @@ TSA_INLINE void update_tile(const int rows, const int nv, const struct update_ar
     size_t t = u->rows;
     if (p) {
         struct pending_at at = p->at;
-        for (; t >= PENDING_STEPS && at.left > 0; t -= PENDING_STEPS) {
+        for (; t > 1 && at.left > 0; t -= 2) {
             TSA_TILE_STEP(rows, nv, a, ldp, b);
             b += ldv;
-            if (PENDING_STEPS > 1) {
-                TSA_TILE_STEP(rows, nv, a + 1, ldp, b);
-                b += ldv;
-            }
-            a += PENDING_STEPS;
-            pending_one(&at);
+            TSA_TILE_STEP(rows, nv, a + 1, ldp, b);
+            a += 2;
+            b += ldv;
+            pending_some(&at);
         }
         p->at = at;
     }
@@ -217,15 +244,17 @@ TSA_INLINE void update_tile(const int rows, const int nv, const struct update_ar
         return;
     }
     while (p->at.left > 0)
-        pending_one(&p->at);
+        pending_some(&p->at);
     TSA_TILE_EACH(rows, nv) v_store(p->x + (r * nv + c) * VL, acc[r][c]);
     p->at.next = p->x;
     p->at.hi = hi;
     p->at.lo = u->lo + (ptrdiff_t)f * u->ldh + col;
-    p->at.wrap = u->ldh - (nv - 1) * VL;
+    p->at.ld = u->ldh;
     p->at.left = rows * nv;
     p->at.column = 0;
     p->at.vectors = nv;
+    p->at.kept = u->kept ? u->kept + (ptrdiff_t)(f / 2) * u->ldh + col : NULL;
+    p->at.alone = PENDING_VECTORS == 1 || rows == 1;
 }
 
 #define X(rows, nv)                                                                                \
@@ -264,19 +293,19 @@ static void update(size_t features, size_t cols, size_t rows, const T *phi, cons
                    ptrdiff_t ldv, T *local, ptrdiff_t ldl, int first, struct tsa_ahead *ahead)
 {
     const struct update_args u = {rows, phi,   v,    ldv, first ? NULL : local,
-                                  ldl,  local, NULL, ldl, NULL};
+                                  ldl,  local, NULL, ldl, NULL, NULL};
     update_all(features, cols, &u, ahead);
 }
 
 static void update_fold(size_t features, size_t cols, size_t rows, const T *phi, const T *v,
                         ptrdiff_t ldv, const T *local, ptrdiff_t ldl, T *hi, T *lo, ptrdiff_t ldh,
-                        struct tsa_ahead *ahead)
+                        T *kept, struct tsa_ahead *ahead)
 {
     struct pending pending;
     pending.at.left = 0;
-    const struct update_args u = {rows, phi, v, ldv, local, ldl, hi, lo, ldh, &pending};
+    const struct update_args u = {rows, phi, v, ldv, local, ldl, hi, lo, ldh, kept, &pending};
     update_all(features, cols, &u, ahead);
     while (pending.at.left > 0)
-        pending_one(&pending.at);
+        pending_some(&pending.at);
 }
-#undef PENDING_STEPS
+#undef PENDING_VECTORS

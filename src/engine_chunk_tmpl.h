@@ -8,7 +8,8 @@ struct sums {
     T *hi, *lo, *ones_hi, *ones_lo; /* a prefix has no lo */
     ptrdiff_t ld;
     bool folded; /* anything in them? the chain over features is not executed otherwise */
-    const T *pairs, *ones_pairs; /* features from plan->high on rounded to bf16; or NULL: to do */
+    T *pairs, *ones_pairs; /* features from plan->high on rounded to bf16, which folds keep so; or
+                              NULL: to be rounded when read */
 };
 struct window {
     T *kt, *v;
@@ -312,13 +313,6 @@ static struct block block_of(const struct tsa_plan *plan, T *room, const struct 
     return (struct block){hi_pairs, ones_pairs, half_of(n)};
 }
 
-/* Sums that changed: what the state keeps of them in pairs is older. */
-static void set_folded(struct sums *s)
-{
-    s->folded = true;
-    s->pairs = s->ones_pairs = NULL;
-}
-
 /* -- passes over the sums ---------------------------------------------------------------------- */
 
 /* Features f0 .. f1-1 of m packed queries: their psi, then acc and den go on. */
@@ -428,7 +422,10 @@ static void fold_block(const struct tsa_plan *plan, T *room, const struct window
     T *hi = s->hi + (ptrdiff_t)f0 * s->ld;
     /* local sums of a wave's chunk stay where they are made */
     T *local = s->lo ? room + r->local : hi, *ones = s->lo ? room + r->ones : s->ones_hi + f0;
-    T *lo = s->lo ? s->lo + (ptrdiff_t)f0 * s->ld : NULL;
+    T *lo = s->lo ? s->lo + (ptrdiff_t)f0 * s->ld : NULL, *kept = NULL;
+    const size_t pair = (f0 - plan->high) / 2; /* if it has */
+    if (f0 >= plan->high && s->pairs)
+        kept = s->pairs + (ptrdiff_t)pair * s->ld;
     const ptrdiff_t ldl = s->lo ? (ptrdiff_t)ldv : s->ld;
     for (size_t t = 0; t < plan->chunk; t += TSA_TILE_TOKENS) {
         const size_t n = tile_tokens(plan->chunk - t);
@@ -457,14 +454,19 @@ static void fold_block(const struct tsa_plan *plan, T *room, const struct window
         if (lo && t + n == plan->chunk && !plan->turn_update)
             PRODUCT(plan, f0, update_fold)
             (features, ldv, k.steps, k.phi, k.v, k.ldv, t ? local : NULL, ldl, hi, lo, s->ld,
-             ahead);
+             kept, ahead);
         else
             update_tile(plan, room, &k, f0, features, local, ldl, ahead);
     }
     if (lo)
         KERNELS(plan)->fold(features, s->ones_hi + f0, s->ones_lo + f0, ones, NULL);
-    if (lo && plan->turn_update)
+    if (lo && plan->turn_update) {
         KERNELS(plan)->fold(features * ldv, hi, lo, local, NULL);
+        if (kept)
+            PAIRS(plan)->pair_rows(features, ldv, hi, s->ld, kept, s->ld);
+    }
+    if (kept)
+        PAIRS(plan)->pair_cols(1, features, s->ones_hi + f0, 0, s->ones_pairs + pair, 0);
 }
 
 /* Fold one of `parts` shares of the features of a full window. */
@@ -493,9 +495,10 @@ struct pass {
 /* Start of the block that ends before feature f1. */
 static size_t block_start(const struct tsa_plan *plan, const struct pass *p, size_t f1)
 {
-    const size_t zero = f1 > plan->high ? plan->high : 0; /* no block on both sides of it */
+    const bool high = f1 > plan->high; /* no block has features on both sides */
+    const size_t zero = high ? plan->high : 0, block = high ? plan->block : plan->low_block;
     const size_t from = p->from > zero ? p->from : zero;
-    return f1 - from <= plan->block ? from : zero + (f1 - 1 - zero) / plan->block * plan->block;
+    return f1 - from <= block ? from : zero + (f1 - 1 - zero) / block * block;
 }
 
 /* The budget of the calls on features f0 .. f1-1, of which there are `calls`. */

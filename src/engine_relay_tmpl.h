@@ -43,7 +43,7 @@ static struct item stage_item(const struct tsa_call *call, const struct relay *r
              stage * tsa_stage_elements(plan);
     it.window = (struct window){own, own + (l->v - l->kt), (ptrdiff_t)l->ldk, (ptrdiff_t)l->ldv};
     own += l->pairs - l->kt;
-    it.sums.pairs = it.sums.ones_pairs = NULL; /* older after the first chunk */
+    it.sums.pairs = it.sums.ones_pairs = NULL; /* stages share them */
     if (!plan->large)
         it.sums = (struct sums){.hi = own + l->hi,
                                 .lo = own + l->lo,
@@ -221,5 +221,5 @@ static void prefill_relay(const struct tsa_call *call, size_t index)
     const struct item stage = stage_item(call, &relay, 0);
     if (!span_is_full(call, &last))
         window_copy(plan, &it.window, &stage.window, last.at + last.n);
-    round_items(call, &index, 1);
+    round_items(call, &(const struct folded){.items = &index}, 1);
 }

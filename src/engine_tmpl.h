@@ -69,10 +69,9 @@ static void prefill_item(const struct tsa_call *call, T *room, size_t index)
         }
         at = full ? 0 : at + n;
         t += n;
-        if (full)
-            set_folded(&it.sums);
+        it.sums.folded |= full;
     }
-    if (it.open + (it.end - it.t) >= plan->chunk)
+    if (!it.sums.pairs && it.open + (it.end - it.t) >= plan->chunk)
         tsa_state_round(plan, it.state, call->layer, it.g, 0, 1);
 }
 
@@ -98,31 +97,38 @@ static void run_tasks(const struct tsa_call *call, size_t queue, size_t count, t
     tsa_team_run(&call->team, queue, count, run_task, &tasks);
 }
 
-static bool item_folds(const struct tsa_call *call, const struct item *it)
+/* Items that the team has folded: these, or all items of the call; `kept` if their folds have kept
+ * what states have in pairs for this plan. */
+struct folded {
+    const size_t *items;
+    bool kept;
+};
+
+/* Are pairs of an item older than its sums, which this call has folded? */
+static bool pairs_are_old(const struct tsa_call *call, const struct folded *f, const struct item *it)
 {
-    return it->open + (it->end - it->t) >= call->plan->chunk;
+    return it->open + (it->end - it->t) >= call->plan->chunk && !(f->kept && it->sums.pairs);
 }
 
-/* Part of an item's sums as pairs: after the folds of this call. */
 static void round_task(const struct tsa_call *call, T *room, size_t index)
 {
-    const size_t parts = call->team.threads, *items = call->work;
-    const struct item it = item_at(call, items ? items[index / parts] : index / parts);
+    const struct folded *f = call->work;
+    const size_t parts = call->team.threads, i = index / parts;
+    const struct item it = item_at(call, f->items ? f->items[i] : i);
     (void)room;
-    if (item_folds(call, &it))
+    if (pairs_are_old(call, f, &it))
         tsa_state_round(call->plan, it.state, call->layer, it.g, index % parts, parts);
 }
 
-/* The sums as pairs of items that the team has folded: of these, or of 0 .. count-1 if NULL. */
-static void round_items(const struct tsa_call *call, const size_t *items, size_t count)
+static void round_items(const struct tsa_call *call, const struct folded *f, size_t count)
 {
     struct tsa_call phase = *call;
     bool any = false;
     for (size_t i = 0; i < count && !any; i++) {
-        const struct item it = item_at(call, items ? items[i] : i);
-        any = it.state->head.pairs > 0 && item_folds(call, &it);
+        const struct item it = item_at(call, f->items ? f->items[i] : i);
+        any = it.state->head.pairs > 0 && pairs_are_old(call, f, &it);
     }
-    phase.work = items;
+    phase.work = f;
     if (any)
         run_tasks(&phase, 0, count * call->team.threads, round_task);
 }

@@ -154,7 +154,8 @@ static void token_items(const struct tsa_call *call, T *room, const struct item 
     for (size_t i = 0; more && i < count; i++)
         if (items[i].open + 1 == plan->chunk) {
             fold_window(plan, room, &items[i].sums, &items[i].window, NULL);
-            tsa_state_round(plan, items[i].state, call->layer, items[i].g, 0, 1);
+            if (!items[i].sums.pairs)
+                tsa_state_round(plan, items[i].state, call->layer, items[i].g, 0, 1);
         }
 }
 
@@ -230,7 +231,7 @@ static void decode_columns(const struct tsa_call *call)
     run_tasks(call, 0, items * column_parts(call), column_task);
     if (call->k) {
         run_tasks(call, 0, items * call->team.threads, fold_task);
-        round_items(call, NULL, items);
+        round_items(call, &(const struct folded){.kept = true}, items);
     }
 }
 

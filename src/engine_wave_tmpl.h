@@ -119,5 +119,5 @@ static void prefill_waves(const struct tsa_call *call, const size_t *items, size
             run_tasks(&phase, 0, slots * plan->group, wave_outputs);
         }
     }
-    round_items(call, items, count);
+    round_items(call, &(const struct folded){.items = items}, count);
 }

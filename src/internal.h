@@ -240,7 +240,8 @@ struct tsa_plan {
     bool turn_query;     /* tiles over the sums have lanes = tokens, not value columns */
     bool turn_update;    /* tiles of their update have lanes = features */
     bool large;          /* sums that do not stay in the second-level cache */
-    size_t block;        /* features per block of the chunk loop (multiple of TSA_ROW_PAD) */
+    size_t block;        /* features per block of the chunk loop (multiple of TSA_ROW_PAD), */
+    size_t low_block;    /* and below high */
     enum tsa_compute compute; /* what runs: not TSA_COMPUTE_FASTEST */
     size_t high;              /* first feature whose products have bf16 operands; or mono.total */
     const struct tsa_pairs_f32 *pairs; /* their kernels */

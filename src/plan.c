@@ -81,25 +81,33 @@ static size_t chosen_chunk(const struct tsa_options *o)
     return tsa_default_chunk(o->head_dim, o->value_dim, o->terms);
 }
 
-/* Features per block of the chunk loop; no part of the arithmetic. */
-static size_t tsa_default_block(size_t features)
+/* Features per block of the chunk loop; no part of the arithmetic. In pairs twice as many take the
+ * same place. */
+#define BLOCK ((size_t)96)
+static void choose_block(struct tsa_plan *p)
 {
-    size_t block = tsa_round_up(96, TSA_ROW_PAD);
-    return features < block ? tsa_round_up(features, TSA_ROW_PAD) : block;
+    const size_t most = p->high < p->mono.total ? 2 * BLOCK : BLOCK;
+    const size_t features = tsa_round_up(p->mono.total, TSA_ROW_PAD);
+    p->block = features < most ? features : most;
+    p->low_block = p->block < BLOCK ? p->block : BLOCK;
+}
+
+static size_t low_blocks(const struct tsa_plan *plan)
+{
+    return (plan->high + plan->low_block - 1) / plan->low_block;
 }
 
 size_t tsa_block_count(const struct tsa_plan *plan)
 {
-    const size_t low = (plan->high + plan->block - 1) / plan->block;
-    return low + (plan->mono.total - plan->high + plan->block - 1) / plan->block;
+    return low_blocks(plan) + (plan->mono.total - plan->high + plan->block - 1) / plan->block;
 }
 
 void tsa_block_at(const struct tsa_plan *plan, size_t index, size_t *f0, size_t *f1)
 {
-    const size_t low = (plan->high + plan->block - 1) / plan->block;
+    const size_t low = low_blocks(plan), block = index < low ? plan->low_block : plan->block;
     const size_t end = index < low ? plan->high : plan->mono.total;
-    *f0 = index < low ? index * plan->block : plan->high + (index - low) * plan->block;
-    *f1 = end - *f0 < plan->block ? end : *f0 + plan->block;
+    *f0 = index < low ? index * block : plan->high + (index - low) * block;
+    *f1 = end - *f0 < block ? end : *f0 + block;
 }
 
 /* -- checks ------------------------------------------------------------------------------- */
@@ -321,7 +329,7 @@ static enum tsa_status set_scalars(struct tsa_plan *p, const struct tsa_options 
     tsa_layout_init(&p->layout, p->d, p->dv, p->terms, p->chunk, p->elem,
                     (size_t)p->kept);
     p->state_bytes = tsa_state_bytes_exact(&p->layout, p->elem, p->kv_heads, p->layers);
-    p->block = tsa_default_block(p->mono.total);
+    choose_block(p);
     if (!tsa_room_init(p))
         return tsa_fail(err, TSA_EOVERFLOW, "chunk",
                         "the scratch of one thread does not fit in "
