@@ -183,6 +183,11 @@ static inline V v_pair(V even, V odd)
 }
 static inline V v_evens(V a, V b) { return vuzp1q_f32(a, b); }
 static inline V v_odds(V a, V b) { return vuzp2q_f32(a, b); }
+static inline V v_pair_even(V x) { return v_cast_c(vshlq_n_u32(v_bits_c(x), 16)); }
+static inline V v_pair_odd(V x)
+{
+    return v_cast_c(vandq_u32(v_bits_c(x), vdupq_n_u32(0xffff0000)));
+}
 #ifdef __ARM_FEATURE_BF16_VECTOR_ARITHMETIC
 #define O bfloat16x8_t
 static inline O o_from(V bits) { return vreinterpretq_bf16_f32(bits); }
@@ -193,17 +198,9 @@ static inline T o_fma1(T a, T b, T c)
 {
     return vgetq_lane_f32(o_fma(o_set1(a), o_set1(b), v_set1(c)), 0);
 }
-static inline V o_count(V x, V sum)
-{
-    return o_fma(o_from(x), o_from(v_cast_c(vdupq_n_u32(0x3f803f80))), sum);
-}
+static inline V o_count(V x, V sum) { return v_add(v_add(sum, v_pair_odd(x)), v_pair_even(x)); }
 static inline V v_pair_cols(V a, V b) { return v_pair(v_evens(a, b), v_odds(a, b)); }
 #else
-static inline V v_pair_even(V x) { return v_cast_c(vshlq_n_u32(v_bits_c(x), 16)); }
-static inline V v_pair_odd(V x)
-{
-    return v_cast_c(vandq_u32(v_bits_c(x), vdupq_n_u32(0xffff0000)));
-}
 #include "widened_pairs.h"
 #endif
 #endif

@@ -115,29 +115,6 @@ START_TEST(check_model)
 }
 END_TEST
 
-/* Any quiet NaN will do: both sides get the same. */
-static void settle_nans(struct kc *kc, struct kc_array *a)
-{
-    for (size_t i = 0; i < a->elements; i++)
-        for (int side = 0; side < 2; side++) {
-            unsigned char *at = (side ? a->want : a->data) + i * sizeof(BITS);
-            BITS bits;
-
-            memcpy(&bits, at, sizeof bits);
-            for (int shift = 0; bits != kc->poison && shift < 32; shift += 16) {
-                uint32_t x = bits >> shift & 0xffff;
-
-                if ((x & 0x7fff) <= 0x7f80)
-                    continue;
-                if ((x & 0x0040) == 0)
-                    kc_fail(kc, "%s: element %zu has a NaN that is not quiet: %08x", a->name, i,
-                            (unsigned)bits);
-                bits = (bits & ~(UINT32_C(0xffff) << shift)) | UINT32_C(0x7fc0) << shift;
-            }
-            memcpy(at, &bits, sizeof bits);
-        }
-}
-
 /* Numbers of any size, in the middle between two of bf16 or near that; NaNs with any payload. */
 static void fill_roundings(struct kc *kc, struct kc_array *a)
 {

@@ -55,6 +55,29 @@ static void add_term(T a, T b, REAL *sum, REAL *all)
     }
 }
 
+/* Of an array of pairs: any quiet NaN will do; both sides get the same. */
+static void settle_nans(struct kc *kc, struct kc_array *a)
+{
+    for (size_t i = 0; i < a->elements; i++)
+        for (int side = 0; side < 2; side++) {
+            unsigned char *at = (side ? a->want : a->data) + i * sizeof(BITS);
+            BITS bits;
+
+            memcpy(&bits, at, sizeof bits);
+            for (int shift = 0; bits != kc->poison && shift < 32; shift += 16) {
+                uint32_t x = bits >> shift & 0xffff;
+
+                if ((x & 0x7fff) <= 0x7f80)
+                    continue;
+                if ((x & 0x0040) == 0)
+                    kc_fail(kc, "%s: element %zu has a NaN that is not quiet: %08x", a->name, i,
+                            (unsigned)bits);
+                bits = (bits & ~(UINT32_C(0xffff) << shift)) | UINT32_C(0x7fc0) << shift;
+            }
+            memcpy(at, &bits, sizeof bits);
+        }
+}
+
 /* One half. Products of two are far from subnormal, and so is what is left when they cancel. */
 static T some_half(struct kc *kc, enum kc_data kind, size_t index, double base)
 {
@@ -88,6 +111,15 @@ static void fill_operands(struct kc *kc, struct kc_array *a)
         }
 }
 
+/* kept[p][c] = (hi[2p][c], hi[2p+1][c]), a missing one +0; unless kept is NULL. */
+static void keep_pairs(size_t features, size_t cols, const T *hi, size_t ld, T *kept)
+{
+    for (size_t f = 0; kept != NULL && f < features; f += 2)
+        for (size_t c = 0; c < cols; c++)
+            kept[f / 2 * ld + c] =
+                make_pair(hi[f * ld + c], f + 1 < features ? hi[(f + 1) * ld + c] : 0);
+}
+
 /* What a chain starts from. */
 static void fill_sums(struct kc *kc, struct kc_array *a)
 {
@@ -107,6 +139,16 @@ static T multiply_add(T a, T b, T c)
 static T operand_one(void)
 {
     return 1;
+}
+
+static void keep_pairs(size_t features, size_t cols, const T *hi, size_t ld, T *kept)
+{
+    (void)features, (void)cols, (void)hi, (void)ld, (void)kept;
+}
+
+static void settle_nans(struct kc *kc, struct kc_array *a)
+{
+    (void)kc, (void)a;
 }
 
 static void add_term(T a, T b, REAL *sum, REAL *all)
@@ -218,16 +260,7 @@ static void model_update_fold(size_t features, size_t cols, size_t rows, const T
             s = update_chain(rows, phi + f * OPERAND_TILE, v + c, (size_t)ldv, s);
             add_double_float(&hi[at], &lo[at], s, lo[at]);
         }
-#if TEST_PAIRS
-    for (size_t f = 0; kept != NULL && f < features; f += 2)
-        for (size_t c = 0; c < cols; c++) {
-            const T *even = hi + f * (size_t)ldh + c;
-
-            kept[f / 2 * (size_t)ldh + c] = make_pair(*even, f + 1 < features ? even[ldh] : 0);
-        }
-#else
-    (void)kept;
-#endif
+    keep_pairs(features, cols, hi, (size_t)ldh, kept);
 }
 
 static void model_decode_state(size_t rows, size_t cols, size_t features, const T *psi,
@@ -251,9 +284,6 @@ static void model_decode_state(size_t rows, size_t cols, size_t features, const 
 /* -- tests ------------------------------------------------------------------------------------- */
 
 static const struct KERNELS model; /* of all kernels, below */
-#if TEST_PAIRS
-static void settle_nans(struct kc *kc, struct kc_array *a);
-#endif
 
 /* Asking for memory ahead changes nothing, wherever it points; or nothing is asked for. */
 static struct tsa_ahead *some_ahead(struct kc *kc, struct tsa_ahead *ahead)
@@ -378,27 +408,27 @@ static void one_update(struct kc *kc, const struct KERNELS *table, size_t featur
     if (fold) {
         sum = hi = kc_scratch(kc, "hi", features, cols, ldh);
         lo = kc_scratch(kc, "lo", features, cols, ldh);
+        if (TEST_PAIRS && kc_chance(kc, 50)) {
+            kept = kc_scratch(kc, "kept", (features + 1) / 2, cols, ldh);
+            kept->canonical = true;
+        }
         kc_fill(kc, hi, KC_ANY);
         for (size_t i = 0; i < features; i++)
             for (size_t c = 0; c < cols; c++)
                 GOT(lo)[i * ldh + c] = GOT(hi)[i * ldh + c] * (T)(U * kc_unit(kc));
-        if (TEST_PAIRS && kc_chance(kc, 50))
-            kept = kc_scratch(kc, "kept", (features + 1) / 2, cols, ldh);
     }
     kc_freeze(kc);
     for (SIDES) {
         if (fold)
             K->update_fold(features, cols, rows, P(phi), P(v), (ptrdiff_t)ldv,
                            first ? NULL : P(local), (ptrdiff_t)ldl, P(hi), P(lo), (ptrdiff_t)ldh,
-                           kept ? P(kept) : NULL, some_ahead(kc, &ahead));
+                           kept != NULL ? P(kept) : NULL, some_ahead(kc, &ahead));
         else
             K->update(features, cols, rows, P(phi), P(v), (ptrdiff_t)ldv, P(local), (ptrdiff_t)ldl,
                       first, some_ahead(kc, &ahead));
     }
-#if TEST_PAIRS
-    if (kept)
+    if (kept != NULL)
         settle_nans(kc, kept);
-#endif
     kc_finish(kc);
     for (size_t f = 0; f < features; f++)
         for (size_t c = 0; c < cols; c++) {
