@@ -468,10 +468,11 @@ START_TEST(reserved_options)
     struct tsa_options options;
     struct tsa_error err;
     struct tsa_plan *plan;
-    problem_make(&p, &scene_shapes[1], 3100);
+    struct shape s = scene_shapes[1];
+    s.dtype = TSA_F32;
+    problem_make(&p, &s, 3100);
     for (size_t i = 0; i < sizeof options.reserved / sizeof *options.reserved; i++) {
         problem_options(&p, &options);
-        options.dtype = TSA_F32;
         options.execute = execute;
         options.reserved[i] = &options;
         ck_assert_int_eq(tsa_plan_create(&options, &plan, &err), TSA_EINVAL);

@@ -677,7 +677,7 @@ bench --csv --grid --odd --max-mb 1 --min-elements 70000 --compute mixed
 check 'f32 beside it' grep -q '^prefill:.*:e2,.*,mixed,.*,f32,[0-9.]*,[0-9.]*,[0-9.]*$' ../out
 bench --csv --kernels prefill:d5:dv7
 pairs=$(grep -c ',bf16,' ../out)
-check "kernels of pairs: $pairs" test "$pairs" -ge 8 -a $((pairs % 8)) -eq 0
+check "kernels of pairs: $pairs" test "$pairs" -ge 10 -a $((pairs % 10)) -eq 0
 
 # OpenBLAS is loaded when it is asked for, and then chooses its core itself.
 works_quietly() { OPENBLAS_VERBOSE=2 "$TSA" info >../out 2>&1 && ! grep -q '^Core:' ../out; }
