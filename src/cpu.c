@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#ifdef TSA_HAVE_NEONBF16
+#ifdef HAVE_GETAUXVAL
 #include <sys/auxv.h>
 #endif
 
@@ -65,7 +65,7 @@ static const struct tsa_pairs_f32 *hardware_pairs(const struct tsa_isa *isa)
     if (isa == &tsa_isa_avx512 && __builtin_cpu_supports("avx512bf16"))
         return &tsa_pairs_avx512bf16;
 #endif
-#if defined(TSA_HAVE_NEONBF16) && defined(HWCAP2_BF16)
+#if defined(TSA_HAVE_NEONBF16) && defined(HAVE_GETAUXVAL) && defined(HWCAP2_BF16)
     if (isa == &tsa_isa_neon && (getauxval(AT_HWCAP2) & HWCAP2_BF16))
         return &tsa_pairs_neonbf16;
 #endif

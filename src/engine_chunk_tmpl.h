@@ -303,22 +303,23 @@ static size_t half_of(size_t n)
     return (n + 1) / 2;
 }
 
-/* Operands of the query: the sums of features f0 .. f1-1, as they are or in pairs. */
+/* Operands of the query: sums of features f0 .. f1-1 from column c on, as they are or in pairs. */
 struct block {
     const T *hi, *ones;
     size_t steps; /* of a chain over them */
 };
 static struct block block_of(const struct tsa_plan *plan, T *room, const struct sums *s, size_t f0,
-                             size_t f1)
+                             size_t f1, size_t c, size_t cols)
 {
     const size_t n = f1 - f0, pair = (f0 - plan->high) / 2;
-    const T *hi = s->hi + (ptrdiff_t)f0 * s->ld, *ones = s->ones_hi + f0;
+    const T *hi = s->hi + (ptrdiff_t)f0 * s->ld + c, *ones = s->ones_hi + f0;
     if (f0 < plan->high)
         return (struct block){hi, ones, n};
     if (s->pairs)
-        return (struct block){s->pairs + (ptrdiff_t)pair * s->ld, s->ones_pairs + pair, half_of(n)};
+        return (struct block){s->pairs + (ptrdiff_t)pair * s->ld + c, s->ones_pairs + pair,
+                              half_of(n)};
     T *hi_pairs = room + plan->room.hi_pairs, *ones_pairs = room + plan->room.ones_pairs;
-    PAIRS(plan)->pair_rows(n, (size_t)s->ld, hi, s->ld, hi_pairs, s->ld);
+    PAIRS(plan)->pair_rows(n, cols, hi, s->ld, hi_pairs, s->ld);
     PAIRS(plan)->pair_cols(1, n, ones, 0, ones_pairs, 0);
     return (struct block){hi_pairs, ones_pairs, half_of(n)};
 }
@@ -519,10 +520,16 @@ static void ahead_of_block(const struct tsa_plan *plan, const struct sums *s, co
     if (f0 == p->from || !plan->large)
         return;
     const size_t lines = ahead_lines(ahead), next = block_start(plan, p, f0);
+    const size_t count = (f0 - next) * (size_t)s->ld;
     const ptrdiff_t at = (ptrdiff_t)next * s->ld;
-    ahead_add_elements(ahead, s->hi + at, (f0 - next) * (size_t)s->ld, p->fold != NULL);
-    if (p->fold && s->lo)
-        ahead_add_elements(ahead, s->lo + at, (f0 - next) * (size_t)s->ld, true);
+    const bool folds = p->fold != NULL, pairs = next >= plan->high && s->pairs;
+    if (pairs)
+        ahead_add_elements(ahead, s->pairs + (ptrdiff_t)(next - plan->high) / 2 * s->ld, count / 2,
+                           folds);
+    if (!pairs || folds)
+        ahead_add_elements(ahead, s->hi + at, count, folds);
+    if (folds && s->lo)
+        ahead_add_elements(ahead, s->lo + at, count, true);
     ahead->budget += (ahead_lines(ahead) - lines) / calls + 1;
 }
 
@@ -552,7 +559,9 @@ static void run_pass(const struct tsa_plan *plan, T *room, const struct sums *s,
         f0 = block_start(plan, p, f1);
         if (ahead)
             ahead_of_block(plan, s, p, f0, share, calls, ahead);
-        const struct block b = heads ? block_of(plan, room, s, f0, f1) : (struct block){0};
+        struct block b = {0};
+        if (heads > 0)
+            b = block_of(plan, room, s, f0, f1, 0, (size_t)s->ld);
         for (size_t i = 0; i < heads; i++) {
             const struct queries q = head_of(plan, &p->queries, i);
             query_block(plan, room, &q, coefficients_of(plan, p->h0 + i).weight, &b, s->ld, f0, f1,

@@ -23,36 +23,42 @@ static void token_queries(const struct tsa_call *call, T *room, const struct tok
     }
 }
 
-/* The chains over features in pairs, of rows whose psi are in pairs. A row whose state keeps no
- * pairs goes alone, block by block. */
+/* The chains over features in pairs of a row whose state keeps none: block by block. */
+static void token_rounded(const struct tsa_plan *plan, T *room, const struct sums *s, const T *psi,
+                          size_t c, size_t cols, T *acc, T *den)
+{
+    const size_t total = plan->mono.total;
+    for (size_t at = tsa_block_count(plan), f0 = total, f1; f0 > plan->high;) {
+        tsa_block_at(plan, --at, &f0, &f1);
+        const struct block b = block_of(plan, room, s, f0, f1, c, cols);
+        PAIRS(plan)->decode_state(1, cols, b.steps, psi + (f0 - plan->high) / 2, 0, &b.hi, s->ld,
+                                  &b.ones, acc, 0, den, f1 == total);
+    }
+}
+
+/* The chains over features in pairs, of rows whose psi are in pairs: those that follow one another
+ * and have pairs together. */
 static void token_pairs(const struct tsa_plan *plan, T *room, const struct sums *const *sums,
-                        size_t rows, size_t c0, size_t c1)
+                        size_t rows, size_t c, size_t cols)
 {
     const struct tsa_room *r = &plan->room;
-    const size_t total = plan->mono.total, last = tsa_block_count(plan);
+    const size_t pairs = half_of(plan->mono.total - plan->high);
     const ptrdiff_t ldv = (ptrdiff_t)plan->layout.ldv, ldp = (ptrdiff_t)r->ld_psi;
-    const T *psi = room + r->psi_pairs, *hi[TSA_TOKEN_ROWS], *ones[TSA_TOKEN_ROWS];
-    T *acc = room + r->acc, *den = room + r->den;
-    size_t kept = 0;
-    for (; kept < rows && sums[kept]->pairs; kept++) {
-        hi[kept] = sums[kept]->pairs + c0;
-        ones[kept] = sums[kept]->ones_pairs;
-    }
-    if (kept == rows) {
-        PAIRS(plan)->decode_state(rows, c1 - c0, half_of(total - plan->high), psi, ldp, hi, ldv,
-                                  ones, acc, ldv, den, 1);
-        return;
-    }
-    for (size_t i = 0; i < rows; i++)
-        for (size_t at = last, f0 = total, f1; f0 > plan->high;) {
-            tsa_block_at(plan, --at, &f0, &f1);
-            const struct block b = block_of(plan, room, sums[i], f0, f1);
-            const T *block_hi = b.hi + c0;
-            PAIRS(plan)->decode_state(1, c1 - c0, b.steps,
-                                      psi + (ptrdiff_t)i * ldp + (f0 - plan->high) / 2, ldp,
-                                      &block_hi, ldv, &b.ones, acc + (ptrdiff_t)i * ldv, ldv,
-                                      den + i, f1 == total);
+    const T *hi[TSA_TOKEN_ROWS], *ones[TSA_TOKEN_ROWS];
+    for (size_t row = 0, n; row < rows; row += n) {
+        const T *psi = room + r->psi_pairs + (ptrdiff_t)row * ldp;
+        T *acc = room + r->acc + (ptrdiff_t)row * ldv, *den = room + r->den + row;
+        for (n = 0; row + n < rows && sums[row + n]->pairs; n++) {
+            hi[n] = sums[row + n]->pairs + c;
+            ones[n] = sums[row + n]->ones_pairs;
         }
+        if (n > 0) {
+            PAIRS(plan)->decode_state(n, cols, pairs, psi, ldp, hi, ldv, ones, acc, ldv, den, 1);
+        } else {
+            n = 1;
+            token_rounded(plan, room, sums[row], psi, c, cols, acc, den);
+        }
+    }
 }
 
 /* The chains over the features of rows, whose psi wait in room; the rows' acc and den. */
@@ -66,7 +72,7 @@ static void token_sums(const struct tsa_plan *plan, T *room, const struct sums *
     if (plan->high < total) {
         PAIRS(plan)->pair_cols(rows, total - plan->high, room + r->psi + plan->high, ldp,
                                room + r->psi_pairs, ldp);
-        token_pairs(plan, room, sums, rows, c0, c1);
+        token_pairs(plan, room, sums, rows, c0, c1 - c0);
     }
     if (plan->high == 0)
         return;

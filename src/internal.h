@@ -187,7 +187,7 @@ struct tsa_room {
     size_t ld_base, ld_psi; /* rows with lanes = monomials: base, decode's psi */
     size_t qbase;   /* [heads][queries / tile][1 + mono.rows][tile] or [token rows][ld_base]: packed
                        queries and their lower monomials */
-    size_t psi;     /* [block][TSA_TILE_TOKENS], or [token rows][ld_psi] */
+    size_t psi;     /* [block][tile], pairs of it, or [token rows][ld_psi] */
     size_t acc;     /* [heads][queries][ldv], or [heads][queries / tile][dv][tile] if turned */
     size_t den;     /* [heads][queries] */
     size_t weights; /* [chunk][TSA_TILE_TOKENS], or [token rows][chunk] for single tokens */
@@ -196,7 +196,7 @@ struct tsa_room {
     size_t turned, vt, local_t; /* [tile][block] of phi, [keys / tile][dv][tile] of v,
                                    [ldv][block] of local: only if the plan turns its updates */
     size_t ones;    /* [block]: their ones column */
-    size_t psi_pairs; /* [block / 2][tile], [block][tile / 2] or [token rows][ld_psi] */
+    size_t psi_pairs; /* [token rows][ld_psi] */
     size_t v_pairs;   /* [keys / 2][ldv], or [keys / tile][dv][tile / 2] if turned */
     size_t hi_pairs, ones_pairs; /* [block / 2][ldv], [block / 2] */
     size_t rows;    /* [queries][max(d, dv)]: rows of another dtype */

@@ -2,6 +2,7 @@
 /* States: where their parts lie, whether they fit a plan, and the making and freeing of them. */
 #include "config.h"
 
+#include "fpenv.h"
 #include "internal.h"
 
 #include <errno.h>
@@ -55,7 +56,8 @@ double tsa_state_bytes_double(size_t d, size_t dv, size_t terms, size_t chunk, s
         features += count;
     }
     double row = (double)dv + TSA_ALIGN / (double)elem;
-    double head = (pairs ? 2.5 : 2) * features * (row + 1) + 4 * TSA_ROW_PAD +
+    double kept = pairs ? (features + 1) / 2 * (row + 1) + TSA_ROW_PAD : 0;
+    double head = 2 * features * (row + 1) + kept + 4 * TSA_ROW_PAD +
                   (double)d * ((double)chunk + TSA_ROW_PAD) + (double)chunk * row;
     return (double)layers * ((double)kv_heads * head * (double)elem + 16) + 256;
 }
@@ -240,6 +242,11 @@ size_t tsa_state_bytes(const struct tsa_plan *plan)
     return plan ? plan->state_bytes : 0;
 }
 
+size_t tsa_state_size(const struct tsa_state *state)
+{
+    return state ? (size_t)state->head.bytes : 0;
+}
+
 enum tsa_status tsa_state_create(const struct tsa_plan *plan, struct tsa_state **state,
                                  struct tsa_error *err)
 {
@@ -356,6 +363,7 @@ enum tsa_status tsa_state_copy(const struct tsa_plan *plan, struct tsa_state *ds
     struct tsa_layout dl, sl;
     tsa_state_layout(dst, &dl);
     tsa_state_layout(src, &sl);
+    const struct tsa_fpenv saved = tsa_fpenv_enter();
     for (size_t layer = 0; layer < plan->layers; layer++) {
         *tsa_state_layer(dst, layer) = *tsa_state_layer(src, layer);
         size_t w = tsa_state_window(src, layer);
@@ -366,6 +374,7 @@ enum tsa_status tsa_state_copy(const struct tsa_plan *plan, struct tsa_state *ds
         for (size_t g = 0; g < plan->kv_heads; g++)
             tsa_state_round(plan, dst, layer, g, 0, 1);
     }
+    tsa_fpenv_leave(saved);
     dst->head.fold = plan->chunk;
     return tsa_succeed(err);
 }

@@ -249,12 +249,12 @@ enum tsa_status tsa_state_reduce(const struct tsa_plan *plan, struct tsa_state *
     r.scratch = memory + shares;
     const struct tsa_fpenv saved = tsa_fpenv_enter();
     tsa_team_run(&team, 0, tasks, reduce_task, &r);
-    tsa_fpenv_leave(saved);
     for (size_t layer = 0; layer < plan->layers; layer++) {
         reduce_windows(&r, layer);
         for (size_t g = 0; g < plan->kv_heads; g++)
             tsa_state_round(plan, dst, layer, g, 0, 1);
     }
+    tsa_fpenv_leave(saved);
     dst->head.fold = plan->chunk;
     tsa_release(&plan->allocator, memory, bytes);
     return tsa_succeed(err);

@@ -108,7 +108,8 @@ enum tsa_compute {
                                 weighs c_m x^m: this costs little where |q.k|/a is below 1, and
                                 must not be used where it is large (doc/accuracy.md) */
     TSA_COMPUTE_FASTEST = 2 /**< mixed where that is faster on this machine for this shape, else
-                                 f32: tsa_plan_compute() tells. Two machines may then differ */
+                                 f32: tsa_plan_compute() tells. Two machines may then differ, in
+                                 bits and in tsa_state_bytes() */
 };
 
 /** Flags of struct tsa_options. */
@@ -176,7 +177,8 @@ struct tsa_options {
      *  chunk becomes longer than it: the direct form. A longer sequence is right too. The window
      *  of a state grows. */
     size_t max_tokens;
-    /** Default TSA_COMPUTE_F32. TSA_COMPUTE_MIXED wants dtype TSA_F32 and an even chunk. */
+    /** Default TSA_COMPUTE_F32. TSA_COMPUTE_MIXED wants dtype TSA_F32 and an even chunk, for any
+     *  exact_degrees. */
     enum tsa_compute compute;
     /** Degrees 0 .. exact_degrees-1 stay in f32 whatever `compute` says: 0..8, default 2. */
     unsigned exact_degrees;
@@ -232,9 +234,14 @@ TSA_API int tsa_plan_threads(const struct tsa_plan *plan);
  *
  * Between chunks, when all windows are empty, plans of different chunks may take turns. */
 
-/** Bytes of one state of this plan: (Hi, Lo) sums of all layers and kv heads, and windows; 0 for
- *  NULL. Thread-safe. */
+/** Bytes of a state that this plan makes: (Hi, Lo) sums of all layers and kv heads, and windows; of
+ *  a mixed plan also the rounded sums. 0 for NULL. Thread-safe. */
 TSA_API size_t tsa_state_bytes(const struct tsa_plan *plan);
+
+/** Bytes of a state that exists: tsa_state_bytes() of the plan that made it, which need not be that
+ *  of another plan that it fits. 0 for NULL. Not checked: what is not a state has no meaning.
+ *  Thread-safe. */
+TSA_API size_t tsa_state_size(const struct tsa_state *state);
 
 /** Make an empty state in library memory. After a failure *state is NULL.
  *  TSA_EINVAL (NULL), TSA_ENOMEM. Thread-safe. */
@@ -242,10 +249,10 @@ TSA_API enum tsa_status tsa_state_create(const struct tsa_plan *plan, struct tsa
                                          struct tsa_error *err) TSA_MUST_CHECK;
 
 /** Make an empty state in caller memory: 64-byte aligned, at least tsa_state_bytes(plan).
- *  The state is position-independent: it may be moved by memcpy of those bytes to any 64-byte
- *  aligned place, and used there through a pointer to its first byte. After a failure *state is
- *  NULL. TSA_EINVAL (NULL, alignment), TSA_ENOMEM (too few bytes). Thread-safe for distinct
- *  memory. */
+ *  The state is position-independent: it may be moved by memcpy of tsa_state_size(state) bytes
+ *  (here tsa_state_bytes(plan)) to any 64-byte aligned place, and used there through a pointer to
+ *  its first byte. After a failure *state is NULL. TSA_EINVAL (NULL, alignment), TSA_ENOMEM (too
+ *  few bytes). Thread-safe for distinct memory. */
 TSA_API enum tsa_status tsa_state_init(const struct tsa_plan *plan, void *memory, size_t bytes,
                                        struct tsa_state **state,
                                        struct tsa_error *err) TSA_MUST_CHECK;

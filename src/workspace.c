@@ -107,8 +107,7 @@ bool tsa_room_init(struct tsa_plan *plan)
     const size_t widest = plan->d > plan->dv ? plan->d : plan->dv;
     const size_t tokens = room->heads * room->queries;
     const bool mixed = plan->high < plan->mono.total;
-    size_t base, token_base, psi, token_psi, weights, token_weights, psi_pairs;
-    psi_pairs = plan->block / 2 * tile;
+    size_t base, token_base, psi, token_psi, weights, token_weights;
     if (!tsa_size_mul(plan->mono.rows + 1, tokens, &base) ||
         !tsa_size_mul(TSA_TOKEN_ROWS, room->ld_base, &token_base) ||
         !tsa_size_mul(plan->block, tile, &psi) ||
@@ -126,8 +125,7 @@ bool tsa_room_init(struct tsa_plan *plan)
         !add(&room->total, &room->vt, plan->turn_update ? room->keys : 0, plan->dv) ||
         !add(&room->total, &room->local_t, plan->turn_update ? plan->block : 0, l->ldv) ||
         !add(&room->total, &room->ones, plan->block + TSA_ROW_PAD, 1) ||
-        !add(&room->total, &room->psi_pairs,
-             !mixed ? 0 : psi_pairs > token_psi ? psi_pairs : token_psi, 1) ||
+        !add(&room->total, &room->psi_pairs, mixed ? token_psi : 0, 1) ||
         !add(&room->total, &room->v_pairs, mixed ? room->keys / 2 : 0, l->ldv) ||
         !add(&room->total, &room->hi_pairs, mixed ? plan->block / 2 : 0, l->ldv) ||
         !add(&room->total, &room->ones_pairs, mixed ? plan->block / 2 + TSA_ROW_PAD : 0, 1) ||
