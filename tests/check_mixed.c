@@ -759,6 +759,49 @@ START_TEST(fewer_terms)
 }
 END_TEST
 
+/* Such a partner may have overflowed, here in degree 3; it is no business of a plan of 3 terms. */
+START_TEST(overflowed_partner)
+{
+    struct shape s = {1, 1, 4, 2, 1, 1, 1, 2000, TSA_F32, RAW, COEF_TAYLOR, TEMP_TWO};
+    struct problem whole, p;
+    struct run r;
+    struct tsa_error err;
+    struct tsa_view view;
+    problem_make(&whole, &s, 68);
+    problem_mix(&whole, 2);
+    s.terms = 3;
+    problem_make(&p, &s, 68);
+    problem_mix(&p, 2);
+    for (size_t t = 0; t < s.tokens; t++) {
+        put(whole.k.data, TSA_F32, t, 6e11), put(p.k.data, TSA_F32, t, 6e11);
+        put(p.q.data, TSA_F32, t, 1e-12);
+    }
+    run_begin(&r, &whole, NULL, 1, 0);
+    feed(&r, ABSORB, 0, 1, 0, s.tokens);
+    ok(tsa_state_view(r.plan, r.states[0], 0, 0, &view, &err), &err);
+    ck_assert(isnan(get(view.ones_hi, TSA_F32, 3)) && isfinite(get(view.ones_hi, TSA_F32, 2)));
+    struct model_head **head = heads_new(&p.model);
+    for (size_t t = 0; t < s.tokens; t++)
+        model_token(&p.model, head, &p, 0, t, NULL);
+    struct tsa_plan *plan = problem_plan(&p, NULL, 1);
+    for (size_t n = 1; n <= 5; n += 4) { /* a token, or several */
+        float got[5], want;
+        const struct tsa_tensor o = dense(got, TSA_F32, 1, n, 1);
+        ok(tsa_query(plan, (const struct tsa_state *const *)r.states, 1, 0, n, &p.q, &o, NULL,
+                     &err),
+           &err);
+        model_query(&p.model, head[0], 0, p.q.data, &want);
+        ck_assert(isfinite(want));
+        for (size_t t = 0; t < n; t++)
+            assert_bits(got + t, &want, TSA_F32, 1, "query beside an overflow");
+    }
+    heads_free(&p.model, head);
+    tsa_plan_destroy(plan);
+    run_end(&r);
+    problem_free(&p), problem_free(&whole);
+}
+END_TEST
+
 /* -- other calls ------------------------------------------------------------------------------- */
 
 /* Packed, padded and slots, one after the other on the same states. */
@@ -1192,6 +1235,7 @@ int main(void)
     tcase_add_loop_test(taking_turns, decode_columns, 0, 3);
     tcase_add_loop_test(taking_turns, other_chunks, 0, 3);
     tcase_add_loop_test(taking_turns, fewer_terms, 0, 5);
+    tcase_add_test(taking_turns, overflowed_partner);
     TCase *calls = add_case(suite, "calls");
     tcase_add_loop_test(calls, ragged, 0, 2);
     tcase_add_test(calls, host);
