@@ -406,6 +406,7 @@ static void journey_begin(struct journey *j, const struct shape *s, uint64_t see
         j->memory[i] = aligned_alloc(64, (j->bytes[i] + 63) / 64 * 64);
         memset(j->memory[i], 0xff, j->bytes[i]);
         ok(tsa_state_init(maker, j->memory[i], j->bytes[i], &j->state[i], &err), &err);
+        ck_assert_uint_eq(tsa_state_size(j->state[i]), j->bytes[i]);
         for (size_t layer = 0; layer < LAYERS; layer++)
             j->head[i][layer] = heads_new(&j->p.model);
     }
