@@ -10,12 +10,5 @@
 #define TSA_ISA_EXP "Sleef_finz_exp_u10avx512f"
 #define TSA_ISA_PAIRS 0 /* without AVX512_BF16 those of AVX2 are as good */
 #define TSA_VECTORS "v_avx512.h"
-/* 24 accumulators + 4 of B + 1 broadcast of 32 registers; narrower panels get more rows, so that
- * 16 or more independent chains hide the latency of the fma. */
-#define TSA_TILES(X) TSA_ROWS_16(X, 1) TSA_ROWS_12(X, 2) TSA_ROWS_8(X, 3) TSA_ROWS_6(X, 4)
-#define TSA_TILE_VECTORS 4
-#define TSA_TILE_ROWS                                                                              \
-    {                                                                                              \
-        0, 16, 12, 8, 6                                                                            \
-    }
+#include "tiles_32.h"
 #include "isa_tmpl.h"

@@ -7,12 +7,7 @@
 #include <arm_neon.h>
 
 #define TSA_VECTORS "v_neon.h"
-#define TSA_TILES(X) TSA_ROWS_16(X, 1) TSA_ROWS_12(X, 2) TSA_ROWS_8(X, 3) TSA_ROWS_6(X, 4)
-#define TSA_TILE_VECTORS 4
-#define TSA_TILE_ROWS                                                                              \
-    {                                                                                              \
-        0, 16, 12, 8, 6                                                                            \
-    }
+#include "tiles_32.h"
 #include "unit.h"
 
 #define TSA_PAIRS_TABLE const struct tsa_pairs_f32 tsa_pairs_neonbf16
