@@ -200,7 +200,8 @@ TSA_API enum tsa_status tsa_plan_create(const struct tsa_options *options, struc
 /** Free a plan; NULL is allowed. States and workspaces may outlive it. No call may be using it. */
 TSA_API void tsa_plan_destroy(struct tsa_plan *plan);
 
-/** Write a description (shape, chunk, instruction set, threads, state and scratch bytes) of at
+/** Write a description (shape, chunk, instruction set, threads, state and scratch bytes; for a
+ *  mixed plan, how products of bf16 are computed, and whether that is no faster than f32) of at
  *  most `size` bytes with its terminating zero, one `name: value` per line.
  *  Returns the length of the whole text, like snprintf; 0 for a NULL plan. Thread-safe. */
 TSA_API size_t tsa_plan_describe(const struct tsa_plan *plan, char *text, size_t size);

@@ -1136,6 +1136,10 @@ static void assert_exact(const struct tsa_options *o, unsigned exact)
     ck_assert_uint_eq(tsa_plan_exact_degrees(plan), exact);
     ck_assert_uint_lt(tsa_plan_describe(plan, text, sizeof text), sizeof text);
     ck_assert_msg(strstr(text, line) != NULL, "%s", text);
+    snprintf(line, sizeof line, "\nbf16_products: %s%s\n", plan->pairs->name,
+             plan->pairs->fast ? "" : " (no faster than f32)");
+    ck_assert_msg((strstr(text, line) != NULL) == mixed, "%s", text);
+    ck_assert_int_eq(strstr(text, "bf16_products") != NULL, mixed);
     ck_assert(!mixed || tsa_plan_chunk(plan) % 2 == 0);
     tsa_plan_destroy(plan);
 }

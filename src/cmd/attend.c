@@ -86,19 +86,21 @@ int attend_fail(const struct attend *a, const struct feed *feed, enum tsa_status
     return cmd_fail_library(path, status, err);
 }
 
-static int run(const struct attend *a, bool softmax, struct tsa_tensor o, struct results *results)
+/* The results are those of the main run, not of --compare: NULL then. */
+static int run(const struct attend *a, const struct tsa_plan *plan, bool softmax,
+               struct tsa_tensor o, struct results *results)
 {
     struct tsa_error err = {.status = TSA_OK};
     struct progress progress;
     progress_start(&progress, softmax ? "softmax" : "attend");
-    struct feed feed = attend_feed(a, results->plan, &progress);
+    struct feed feed = attend_feed(a, plan, &progress);
     feed.o = o;
     double start = cmd_seconds();
     enum tsa_status status = softmax ? feed_softmax(&feed, &err) : feed_states(&feed, &err);
     progress_end(&progress);
     if (status != TSA_OK)
         return attend_fail(a, &feed, status, &err);
-    if (softmax == a->options.softmax) { /* the main run, not that of --compare */
+    if (results != NULL) {
         results->seconds = cmd_seconds() - start;
         results->calls = feed.calls;
         results->folds = feed.folds;
@@ -106,19 +108,13 @@ static int run(const struct attend *a, bool softmax, struct tsa_tensor o, struct
     return CMD_OK;
 }
 
-static int compare(const struct attend *a, struct results *results)
+static void differ(const void *found, const void *wanted, enum tsa_dtype dtype, size_t count,
+                   struct results *results)
 {
-    void *exact = malloc(a->out_bytes > 0 ? a->out_bytes : 1);
-    if (exact == NULL)
-        return cmd_fail("--compare: no memory for another output of %zu bytes", a->out_bytes);
-    struct tsa_tensor o = a->to;
-    o.data = exact;
-    int code = run(a, true, o, results);
     double square = 0, difference = 0;
-    size_t elements = a->out_bytes / cmd_dtype_size(a->options.dtype);
-    for (size_t i = 0; code == CMD_OK && i < elements; i++) {
-        double want = npy_element(exact, a->options.dtype, i);
-        double delta = npy_element(a->out, a->options.dtype, i) - want;
+    for (size_t i = 0; i < count; i++) {
+        double want = npy_element(wanted, dtype, i);
+        double delta = npy_element(found, dtype, i) - want;
         square += want * want;
         difference += delta * delta;
         /* Unlike fmax(), this keeps a NaN. */
@@ -126,6 +122,31 @@ static int compare(const struct attend *a, struct results *results)
             results->max_abs = fabs(delta);
     }
     results->relative_l2 = difference == 0 ? 0 : sqrt(difference / square);
+}
+
+/* Both outputs in the type of the arithmetic: rounded to bf16 or f16, they would differ by the
+ * rounding. */
+static int compare(const struct attend *a, struct results *results)
+{
+    const enum tsa_dtype dtype = a->options.dtype == TSA_F64 ? TSA_F64 : TSA_F32;
+    const size_t count = a->out_bytes / cmd_dtype_size(a->options.dtype);
+    const size_t room = count > 0 ? count : 1;
+    const bool rounded = dtype != a->options.dtype;
+    void *exact = calloc(room, cmd_dtype_size(dtype));
+    void *wide = rounded ? calloc(room, cmd_dtype_size(dtype)) : NULL;
+    int code = CMD_OK;
+    if (exact == NULL || (rounded && wide == NULL))
+        code = cmd_fail("--compare: no memory for %s of %zu numbers",
+                        rounded ? "two more outputs" : "another output", count);
+    if (code == CMD_OK && rounded)
+        code = run(a, results->plan, false,
+                   attend_tensor(wide, dtype, a->heads, a->queries, a->value_dim), NULL);
+    if (code == CMD_OK)
+        code = run(a, results->plan, true,
+                   attend_tensor(exact, dtype, a->heads, a->queries, a->value_dim), NULL);
+    if (code == CMD_OK)
+        differ(rounded ? wide : a->out, exact, dtype, count, results);
+    free(wide);
     free(exact);
     return code;
 }
@@ -263,7 +284,7 @@ static void warn_of_scores(const struct attend *a, struct results *r)
 
 static int attend_problem(struct attend *a, struct output *output, struct results *results)
 {
-    int code = run(a, a->options.softmax, a->to, results);
+    int code = run(a, results->plan, a->options.softmax, a->to, results);
     if (code == CMD_OK && a->options.compare)
         code = compare(a, results);
     if (code == CMD_OK && a->options.compare)

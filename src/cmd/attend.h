@@ -85,8 +85,9 @@ struct attend_error {
     double relative_l2, max_abs;
 };
 
-/* Degrees that could have bf16 operands, tried one number after another, then f32. */
-enum { ATTEND_MOST_EXACT = 3, ATTEND_MOST_VARIANTS = ATTEND_MOST_EXACT + 2 };
+/* Numbers of exact degrees that are tried: those up to MOST_EXACT, the one asked for if it is
+ * larger, and all of them, which is f32. */
+enum { ATTEND_MOST_EXACT = 3, ATTEND_MOST_VARIANTS = ATTEND_MOST_EXACT + 3 };
 
 struct attend_variant {
     enum tsa_compute compute;

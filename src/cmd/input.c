@@ -31,7 +31,8 @@ static const char help[] =
     "  --noncausal          every query sees every key; their numbers may differ\n"
     "  --method NAME        taylor, or softmax: the exact, quadratic way (taylor)\n"
     "  --dtype TYPE         of the output: f32, f64, bf16 or f16 (as Q). The arithmetic is f64\n"
-    "                       for f64, else f32. With bf16, '<u2' files are bf16, and O is one\n"
+    "                       for f64, else f32. '<u2' files are read, as bf16, only with this\n"
+    "                       option; with bf16, O is one\n"
     "  --step S             feed S tokens a call; the bits are the same (0: all at once)\n"
     "  --threads T          threads (0: what the machine grants; see tsa info)\n"
     "  --isa NAME           instruction set (the best one; see tsa info)\n"
@@ -39,8 +40,9 @@ static const char help[] =
     "                       degrees from bf16 operands (doc/accuracy.md); fastest: mixed where\n"
     "                       that is faster on this machine (f32)\n"
     "  --exact-degrees E    with mixed and fastest: degrees below E stay in f32, 0 to 8 (2)\n"
-    "  --compare            run softmax as well, and print the difference; with --compute mixed\n"
-    "                       or fastest also error and time for each number of exact degrees\n"
+    "  --compare            run softmax as well, and print the difference, before outputs are\n"
+    "                       rounded to bf16 or f16; with --compute mixed or fastest also error\n"
+    "                       and time for 0 to 3 exact degrees, for E, and in f32\n"
     "  --report             print each head's denominators and largest |q||k|/A, and with mixed\n"
     "                       an estimate of its error\n"
     "  --json               results as JSON\n"
@@ -334,8 +336,9 @@ int attend_load(struct attend *a)
         char text[NPY_TEXT];
         if (!npy_read(files[i].path, files[i].array, text))
             return cmd_fail("%s: %s", files[i].path, text);
-        if (files[i].array->dtype == TSA_BF16 && o->dtype != TSA_BF16)
-            return cmd_fail("%s: dtype '<u2' found; if it holds bf16, say --dtype bf16",
+        if (files[i].array->dtype == TSA_BF16 && o->dtype == 0)
+            return cmd_fail("%s: dtype '<u2' found; if it holds bf16, say --dtype bf16, or another "
+                            "type for the output",
                             files[i].path);
     }
     if (o->dtype == 0)

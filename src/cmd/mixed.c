@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* `tsa attend --compare` of mixed plans: error and time of the problem at hand for each number of
- * exact degrees and in f32, against the truncated kernel and against softmax, both in f64. */
+/* `tsa attend --compare` of mixed plans: error and time of the problem at hand for small numbers of
+ * exact degrees, the one asked for, and in f32, against the truncated kernel and against softmax,
+ * both in f64. */
 #ifdef HAVE_CONFIG_H
 #include "config.h"
 #endif
@@ -113,14 +114,14 @@ static int run_variants(const struct attend *a, const struct tsa_options *option
 }
 
 /* Only an even chunk can be mixed. */
-static void list_variants(const struct attend *a, struct attend_variants *variants)
+static void list_variants(const struct tsa_options *options, struct attend_variants *variants)
 {
-    for (unsigned e = 0; e <= ATTEND_MOST_EXACT && e < a->options.terms; e++)
-        if (a->options.chunk % 2 == 0)
+    for (unsigned e = 0; e < options->terms; e++)
+        if (options->chunk % 2 == 0 && (e <= ATTEND_MOST_EXACT || e == options->exact_degrees))
             variants->of[variants->count++] =
                 (struct attend_variant){.compute = TSA_COMPUTE_MIXED, .exact_degrees = e};
     variants->of[variants->count++] = (struct attend_variant){
-        .compute = TSA_COMPUTE_F32, .exact_degrees = (unsigned)a->options.terms};
+        .compute = TSA_COMPUTE_F32, .exact_degrees = (unsigned)options->terms};
     for (size_t i = 0; i < variants->count; i++)
         variants->of[i].seconds = INFINITY;
 }
@@ -139,7 +140,7 @@ int attend_variants(const struct attend *a, struct attend_variants *variants)
     outputs.variant = calloc(room, sizeof *outputs.variant);
     int code;
     if (outputs.truncated != NULL && outputs.softmax != NULL && outputs.variant != NULL) {
-        list_variants(a, variants);
+        list_variants(&options, variants);
         code = run_variants(a, &options, &outputs, variants);
     } else {
         code =

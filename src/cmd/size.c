@@ -26,7 +26,7 @@ static const char help[] =
     "  --dtype TYPE         arithmetic of the state, f32 or f64 (f32)\n"
     "  --compute HOW        f32, mixed: products of high degrees from bf16 operands, of which\n"
     "                       the state keeps a copy; fastest: mixed where that is faster (f32)\n"
-    "  --exact-degrees E    with mixed and fastest: degrees below E stay in f32 (2)\n"
+    "  --exact-degrees E    with mixed and fastest: degrees below E stay in f32, 0 to 8 (2)\n"
     "  --json               results as JSON\n"
     "  --help, --version\n";
 
@@ -67,11 +67,13 @@ struct sizes {
     size_t features, elements, break_even;
     size_t state_bytes; /* 0: no such state can be, and text says why */
     size_t chunk, direct_tokens;
-    const char *compute; /* what a plan would compute products in */
+    const char *compute;  /* what a plan would compute products in */
+    size_t exact_degrees; /* tsa_plan_exact_degrees() */
     char text[240];
 };
 
-static bool parse_option(int c, const char *text, struct tsa_options *o, bool *json)
+static bool parse_option(int c, const char *text, struct tsa_options *o, bool *exact_degrees_given,
+                         bool *json)
 {
     switch (c) {
     case OPT_HEAD_DIM:
@@ -93,6 +95,7 @@ static bool parse_option(int c, const char *text, struct tsa_options *o, bool *j
     case OPT_COMPUTE:
         return cmd_parse_compute("--compute", text, &o->compute);
     case OPT_EXACT_DEGREES:
+        *exact_degrees_given = true;
         return cmd_parse_exact_degrees("--exact-degrees", text, &o->exact_degrees);
     case OPT_JSON:
         *json = true;
@@ -119,8 +122,11 @@ static int compute(const struct tsa_options *o, struct sizes *s)
     enum tsa_status status = tsa_plan_measure(o, &measure, &err);
     s->state_bytes = 0;
     s->compute = cmd_dtype_name(o->dtype);
+    s->exact_degrees = o->terms;
     if (status == TSA_OK) {
         s->compute = cmd_compute_name(measure.compute, o->dtype);
+        if (measure.compute == TSA_COMPUTE_MIXED)
+            s->exact_degrees = o->exact_degrees;
         s->state_bytes = measure.state_bytes;
         s->chunk = measure.chunk;
         s->direct_tokens = measure.direct_tokens;
@@ -138,14 +144,15 @@ static int print_json(const struct tsa_options *o, const struct sizes *s)
     json_t *chunk = s->state_bytes > 0 ? json_integer((json_int_t)s->chunk) : json_null();
     json_t *direct = s->state_bytes > 0 ? json_integer((json_int_t)s->direct_tokens) : json_null();
     return cmd_json_print(json_pack(
-        "{s:I, s:I, s:I, s:I, s:I, s:s, s:s, s:I, s:I, s:{s:I, s:I, s:I}, s:o, s:o, s:o, s:I}",
+        "{s:I, s:I, s:I, s:I, s:I, s:s, s:s, s:I, s:I, s:I, s:{s:I, s:I, s:I}, s:o, s:o, s:o, s:I}",
         "head_dim", (json_int_t)o->head_dim, "value_dim", (json_int_t)o->value_dim, "terms",
         (json_int_t)o->terms, "heads", (json_int_t)o->heads, "kv_heads", (json_int_t)o->kv_heads,
-        "dtype", cmd_dtype_name(o->dtype), "compute", s->compute, "features",
-        (json_int_t)s->features, "elements", (json_int_t)s->elements, "bytes", "f32",
-        (json_int_t)(4 * s->elements), "f64", (json_int_t)(8 * s->elements), "bf16",
-        (json_int_t)(2 * s->elements), "chunk", chunk, "state_bytes", state, "direct_below_tokens",
-        direct, "kv_break_even_tokens", (json_int_t)s->break_even));
+        "dtype", cmd_dtype_name(o->dtype), "compute", s->compute, "exact_degrees",
+        (json_int_t)s->exact_degrees, "features", (json_int_t)s->features, "elements",
+        (json_int_t)s->elements, "bytes", "f32", (json_int_t)(4 * s->elements), "f64",
+        (json_int_t)(8 * s->elements), "bf16", (json_int_t)(2 * s->elements), "chunk", chunk,
+        "state_bytes", state, "direct_below_tokens", direct, "kv_break_even_tokens",
+        (json_int_t)s->break_even));
 }
 
 static void print_bytes(const char *label, size_t bytes)
@@ -186,7 +193,7 @@ int cmd_size(int argc, char **argv)
 {
     struct tsa_options options;
     struct sizes sizes = {.features = 0};
-    bool json = false;
+    bool json = false, exact_degrees_given = false;
     tsa_options_init(&options, sizeof options);
     opterr = 0;
     for (int c; (c = getopt_long(argc, argv, ":", long_options, NULL)) != -1;) {
@@ -200,7 +207,7 @@ int cmd_size(int argc, char **argv)
             cmd_print_version();
             return CMD_OK;
         }
-        if (!parse_option(c, optarg, &options, &json))
+        if (!parse_option(c, optarg, &options, &exact_degrees_given, &json))
             return CMD_USAGE;
     }
     int code = cmd_no_operands(argc, argv);
@@ -209,6 +216,8 @@ int cmd_size(int argc, char **argv)
     if (options.head_dim == 0 || options.value_dim == 0)
         return cmd_usage("--%s: missing; wanted an integer of at least 1",
                          options.head_dim == 0 ? "head-dim" : "value-dim");
+    if (exact_degrees_given && options.compute == TSA_COMPUTE_F32)
+        return cmd_usage("--exact-degrees: goes with --compute mixed or fastest only");
     if (options.kv_heads == 0)
         options.kv_heads = options.heads;
     if (options.heads % options.kv_heads != 0) {
