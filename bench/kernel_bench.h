@@ -15,7 +15,7 @@ void kernel_print(const struct bench_options *options, const char *isa, const ch
                   double peak);
 
 /* Every kernel of one table of products of pairs; false if one could not be timed. */
-bool kernel_table_pairs(const struct bench_options *options, const struct tsa_pairs_f32 *pairs,
+bool kernel_table_pairs(const struct bench_options *options, const struct tsa_pair_kernels_f32 *pairs,
                         const struct bench_problem *problem, size_t chunk, double peak);
 
 #endif

@@ -76,9 +76,9 @@ int bench_kernels(const struct bench_options *options, const struct bench_proble
         if (!kernel_table_f32(&alone, isa->name, isa->f32, problem, chunk, own.peak_f32) ||
             !kernel_table_f64(&alone, isa->name, isa->f64, problem, chunk, own.peak_f64))
             return 1;
-        const struct tsa_pairs_f32 *pairs = tsa_pairs_for(isa, &hardware);
+        const struct tsa_pair_kernels_f32 *pairs = tsa_pair_kernels_for(isa, &hardware);
         /* a set without its own takes those of a lesser one, which are listed there */
-        if ((hardware || pairs == isa->pairs) &&
+        if ((hardware || pairs == isa->pair_kernels) &&
             !kernel_table_pairs(&alone, pairs, problem, chunk,
                                 own.pairs ? own.peak_bf16 : own.peak_f32))
             return 1;

@@ -12,7 +12,7 @@
 enum { MOST_ARRAYS = 20, MOST_FEATURES = 512, LDT = TSA_TILE_TOKENS, LDP = TSA_TILE_TOKENS / 2 };
 
 struct pairs_bench {
-    const struct tsa_pairs_f32 *k;
+    const struct tsa_pair_kernels_f32 *k;
     size_t c, dv, features;
     size_t token_pairs, feature_pairs;
     ptrdiff_t ldv;
@@ -58,7 +58,7 @@ static void destroy(struct pairs_bench *b)
     free(b->suffix);
 }
 
-static bool create(struct pairs_bench *b, const struct tsa_pairs_f32 *k,
+static bool create(struct pairs_bench *b, const struct tsa_pair_kernels_f32 *k,
                    const struct bench_problem *p, size_t chunk)
 {
     const size_t total = tsa_features(p->d, p->terms);
@@ -133,9 +133,9 @@ KERNEL(decode_state)
     return (struct kernel_cost){2.0 * (double)(b->features * (b->dv + 1)),
                                 BYTES(b->feature_pairs * (b->dv + 1))};
 }
-KERNEL(turn)
+KERNEL(transpose)
 {
-    b->k->turn(b->features, b->token_pairs, b->phi, LDP, b->ones, 1, NULL, 0);
+    b->k->transpose(b->features, b->token_pairs, b->phi, LDP, b->ones, 1, NULL, 0);
     return (struct kernel_cost){(double)(b->features * b->c), BYTES(b->features * b->token_pairs)};
 }
 KERNEL(pair_rows)
@@ -188,7 +188,7 @@ static bool run(void *context, size_t iterations)
     return true;
 }
 
-bool kernel_table_pairs(const struct bench_options *options, const struct tsa_pairs_f32 *pairs,
+bool kernel_table_pairs(const struct bench_options *options, const struct tsa_pair_kernels_f32 *pairs,
                         const struct bench_problem *problem, size_t chunk, double peak)
 {
     struct pairs_bench bench;

@@ -127,9 +127,9 @@ KERNEL(psi_t)
     b->k->psi_t(&b->mono, 0, b->features, b->c, b->base, b->ldt, b->weight, b->psi, b->ldt);
     return (struct kernel_cost){2.0 * (double)(b->features * b->c), BYTES(b->features * b->c)};
 }
-KERNEL(turn)
+KERNEL(transpose)
 {
-    b->k->turn(b->features, b->c, b->psi, b->ldt, b->ones, 1, NULL, 0);
+    b->k->transpose(b->features, b->c, b->psi, b->ldt, b->ones, 1, NULL, 0);
     return (struct kernel_cost){(double)(b->features * b->c), BYTES(b->features * b->c)};
 }
 KERNEL(psi_k)
@@ -273,7 +273,7 @@ static const struct {
     }
     ENTRY(absmax),       ENTRY(pack_t),        ENTRY(pack_v),        ENTRY(base_t),
     ENTRY(load_half),    ENTRY(store_half),    ENTRY(absmax_half),
-    ENTRY(psi_t),        ENTRY(turn),          ENTRY(psi_k),         ENTRY(query),
+    ENTRY(psi_t),        ENTRY(transpose),          ENTRY(psi_k),         ENTRY(query),
     ENTRY(query_ones),   ENTRY(update),        ENTRY(update_fold),   ENTRY(fold),
     ENTRY(merge),        ENTRY(scores),        ENTRY(window_ones),   ENTRY(window),
     ENTRY(decode_state), ENTRY(decode_scores), ENTRY(decode_window), ENTRY(exp_bounded),

@@ -52,7 +52,7 @@ static const struct bench_pairs_unit *find_pairs(const char *name)
     bool hardware = false;
     if (tsa_isa_find(name, &isa, NULL) != TSA_OK)
         return NULL;
-    const struct tsa_pairs_f32 *pairs = tsa_pairs_for(isa, &hardware);
+    const struct tsa_pair_kernels_f32 *pairs = tsa_pair_kernels_for(isa, &hardware);
     for (size_t i = 0; hardware && units[i]; i++)
         if (strcmp(units[i]->name, pairs->name) == 0)
             return units[i];

@@ -6,7 +6,7 @@
 #define TSA_DECODE_ROWS 8
 #define TSA_DECODE_VECTORS 8
 /* One row, whose sums may lie in memory, asks for them so many features ahead. */
-#define TSA_DECODE_AHEAD 64
+#define TSA_DECODE_PREFETCH 64
 
 struct decode_args {
     size_t features;
@@ -49,10 +49,10 @@ TSA_INLINE void decode_tile(const int rows, const int nv, const int with_den,
             for (int c = 0; c < nv; c++)
                 acc[r][c] = o_fma(a, o_load(hi[r] + at + c * VL), acc[r][c]);
         }
-        if (rows == 1 && f >= TSA_DECODE_AHEAD) {
+        if (rows == 1 && f >= TSA_DECODE_PREFETCH) {
             TSA_UNROLL
             for (int c = 0; c < nv; c++)
-                ahead_line(hi[0] + at - TSA_DECODE_AHEAD * ldh + c * VL);
+                prefetch_line(hi[0] + at - TSA_DECODE_PREFETCH * ldh + c * VL);
         }
         if (with_den) {
             TSA_UNROLL

@@ -7,7 +7,7 @@
 
 #define TSA_ISA_NAME avx2
 #define TSA_ISA_EXP "Sleef_finz_exp_u10avx2"
-#define TSA_ISA_PAIRS 1
+#define TSA_ISA_PAIR_KERNELS 1
 #define TSA_VECTORS "v_avx2.h"
 /* 12 accumulators + 2 of B + 1 broadcast of 16 registers; 12 chains hide the latency of the fma
  * at two a cycle. */

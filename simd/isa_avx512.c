@@ -8,7 +8,7 @@
 
 #define TSA_ISA_NAME avx512
 #define TSA_ISA_EXP "Sleef_finz_exp_u10avx512f"
-#define TSA_ISA_PAIRS 0 /* without AVX512_BF16 those of AVX2 are as good */
+#define TSA_ISA_PAIR_KERNELS 0 /* without AVX512_BF16 those of AVX2 are as good */
 #define TSA_VECTORS "v_avx512.h"
 #include "tiles_32.h"
 #include "isa_tmpl.h"

@@ -7,7 +7,7 @@
 
 #define TSA_ISA_NAME neon
 #define TSA_ISA_EXP "Sleef_finz_exp_u10advsimd"
-#define TSA_ISA_PAIRS 1
+#define TSA_ISA_PAIR_KERNELS 1
 #define TSA_VECTORS "v_neon.h"
 #include "tiles_32.h"
 #include "isa_tmpl.h"

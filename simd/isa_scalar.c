@@ -7,7 +7,7 @@
 
 #define TSA_ISA_NAME scalar
 #define TSA_ISA_EXP "Sleef_finz_exp1_u10purecfma"
-#define TSA_ISA_PAIRS 1
+#define TSA_ISA_PAIR_KERNELS 1
 #define TSA_VECTORS "v_scalar.h"
 #define TSA_TILES(X) TSA_ROWS_4(X, 1)
 #define TSA_TILE_VECTORS 1

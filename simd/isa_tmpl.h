@@ -3,7 +3,7 @@
  * bf16 and for double, their tables, and struct tsa_isa, the unit's only global symbol. The unit
  * defines, beside what unit.h asks for,
  *   TSA_ISA_NAME, TSA_ISA_EXP   name, and name of the exponential
- *   TSA_ISA_PAIRS               1 if it has a table for pairs, from operations on 32-bit lanes */
+ *   TSA_ISA_PAIR_KERNELS               1 if it has a table for pairs, from operations on 32-bit lanes */
 #include "unit.h"
 
 #define T float
@@ -19,10 +19,10 @@
 #define TSA_STRING_(a) #a
 #define TSA_STRING(a) TSA_STRING_(a)
 
-#if TSA_ISA_PAIRS
-#define TSA_PAIRS_TABLE static const struct tsa_pairs_f32 pairs_table
-#define TSA_PAIRS_NAME TSA_STRING(TSA_ISA_NAME)
-#define TSA_PAIRS_FAST false
+#if TSA_ISA_PAIR_KERNELS
+#define TSA_PAIR_TABLE static const struct tsa_pair_kernels_f32 pair_table
+#define TSA_PAIR_NAME TSA_STRING(TSA_ISA_NAME)
+#define TSA_PAIR_FAST false
 #include "pairs_tmpl.h"
 #endif
 
@@ -40,7 +40,7 @@ const struct tsa_isa TSA_PASTE(tsa_isa_, TSA_ISA_NAME) = {
     .lanes = sizeof(vector_f32) / sizeof(float),
     .f32 = &table_f32,
     .f64 = &table_f64,
-#if TSA_ISA_PAIRS
-    .pairs = &pairs_table,
+#if TSA_ISA_PAIR_KERNELS
+    .pair_kernels = &pair_table,
 #endif
 };

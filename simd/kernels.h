@@ -14,10 +14,10 @@
 /* Rows rounded up to this stay inside every scratch array with lanes = tokens. */
 #define TSA_ROW_PAD 16
 
-/* Tokens whose features, scores or keys are in the first-level cache together. */
+/* Tokens whose features, scores or keys are in L1 together. */
 #define TSA_TILE_TOKENS 64
-/* Arrays that can be asked for ahead. */
-#define TSA_AHEAD_ROWS 16
+/* Arrays that can be prefetched. */
+#define TSA_PREFETCH_ROWS 16
 /* Monomials of a degree above those stored that are made together. */
 #define TSA_PIECE 48
 
@@ -37,15 +37,15 @@ struct tsa_monomials {
 
 /* Memory that the caller will soon touch, in lines of TSA_ALIGN bytes: a long kernel asks for
  * `budget` of them, a few per register tile, so that they arrive while it computes. */
-struct tsa_ahead {
+struct tsa_prefetch {
     size_t budget;
-    struct tsa_ahead_rows {
+    struct tsa_prefetch_rows {
         const char *row;
         ptrdiff_t stride;   /* to the next row, in bytes */
         size_t rows, lines; /* to go; of one row */
         size_t line;        /* of the row under way */
         bool write;
-    } rows[TSA_AHEAD_ROWS];
+    } rows[TSA_PREFETCH_ROWS];
     size_t count; /* the last of rows[] comes first */
 };
 
@@ -55,7 +55,7 @@ struct tsa_kernels_f32 {
 #include "kernels.def"
 };
 /* Products of pairs of bf16, added in f32. */
-struct tsa_pairs_f32 {
+struct tsa_pair_kernels_f32 {
     const char *name;
     unsigned lanes;
     bool fast; /* a pair is multiplied in the time of an element */
@@ -67,7 +67,7 @@ struct tsa_pairs_f32 {
 struct tsa_kernels_f64 {
 #include "kernels.def"
 };
-struct tsa_pairs_f64 { /* never filled */
+struct tsa_pair_kernels_f64 { /* never filled */
 #include "products.def"
 #include "pairs.def"
 };
@@ -80,7 +80,7 @@ struct tsa_isa {
     unsigned lanes;  /* of f32 */
     const struct tsa_kernels_f32 *f32;
     const struct tsa_kernels_f64 *f64;
-    const struct tsa_pairs_f32 *pairs; /* that need no more; NULL: those of a lesser set */
+    const struct tsa_pair_kernels_f32 *pair_kernels; /* that need no more; NULL: those of a lesser set */
 };
 
 extern const struct tsa_isa tsa_isa_scalar;
@@ -88,7 +88,7 @@ extern const struct tsa_isa tsa_isa_avx512;
 extern const struct tsa_isa tsa_isa_avx2;
 extern const struct tsa_isa tsa_isa_neon;
 /* With dot products of bf16 in hardware. */
-extern const struct tsa_pairs_f32 tsa_pairs_avx512bf16;
-extern const struct tsa_pairs_f32 tsa_pairs_neonbf16;
+extern const struct tsa_pair_kernels_f32 tsa_pair_kernels_avx512bf16;
+extern const struct tsa_pair_kernels_f32 tsa_pair_kernels_neonbf16;
 
 #endif

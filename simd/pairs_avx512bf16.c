@@ -9,7 +9,7 @@
 #include "tiles_32.h"
 #include "unit.h"
 
-#define TSA_PAIRS_TABLE const struct tsa_pairs_f32 tsa_pairs_avx512bf16
-#define TSA_PAIRS_NAME "avx512_bf16"
-#define TSA_PAIRS_FAST true
+#define TSA_PAIR_TABLE const struct tsa_pair_kernels_f32 tsa_pair_kernels_avx512bf16
+#define TSA_PAIR_NAME "avx512_bf16"
+#define TSA_PAIR_FAST true
 #include "pairs_tmpl.h"

@@ -10,7 +10,7 @@
 #include "tiles_32.h"
 #include "unit.h"
 
-#define TSA_PAIRS_TABLE const struct tsa_pairs_f32 tsa_pairs_neonbf16
-#define TSA_PAIRS_NAME "neon_bf16"
-#define TSA_PAIRS_FAST false /* two instructions per pair, of as many lanes as an fma */
+#define TSA_PAIR_TABLE const struct tsa_pair_kernels_f32 tsa_pair_kernels_neonbf16
+#define TSA_PAIR_NAME "neon_bf16"
+#define TSA_PAIR_FAST false /* two instructions per pair, of as many lanes as an fma */
 #include "pairs_tmpl.h"

@@ -44,7 +44,7 @@ TSA_INLINE void psi_rows(const int kind, size_t n, size_t cols, const T *x, cons
 }
 
 /* The first index of the monomial at position p of its degree: s[i] <= p < s[i+1]. Selections, not
- * branches: their outcome is not foreseeable. */
+ * branches: their outcome is unpredictable. */
 static size_t first_index(const size_t *s, size_t d, size_t p)
 {
     size_t i = 0, step = 1;
@@ -84,13 +84,13 @@ enum psi_kind { PSI_ROWS, PSI_ROW_PAIRS, PSI_TOKEN_PAIRS };
 struct psi_out {
     T *rows;
     ptrdiff_t ld;
-#ifdef TSA_PAIRS
+#ifdef TSA_OPERAND_PAIRS
     T even[TSA_TILE_TOKENS]; /* a row that waits for its partner */
     bool odd;                /* is there one? */
 #endif
 };
 
-#ifdef TSA_PAIRS
+#ifdef TSA_OPERAND_PAIRS
 TSA_INLINE V psi_value(const int kind, V x, const T *low, const T *weight)
 {
     V y = v_load(low);
@@ -161,7 +161,7 @@ TSA_INLINE void psi_emit(const int what, const int kind, size_t n, size_t cols, 
         o->rows += (ptrdiff_t)n * o->ld;
         return;
     }
-#ifdef TSA_PAIRS
+#ifdef TSA_OPERAND_PAIRS
     size_t c = 0;
     if (what == PSI_ROW_PAIRS) {
         for (; c + 3 * VL < cols; c += 4 * VL)

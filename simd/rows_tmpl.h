@@ -60,8 +60,8 @@ static void pack_one(size_t width, const T *src, int l2, T scale, T *out, ptrdif
     }
 }
 
-/* p[c][r] = src[r][c] for a whole VL x VL block; returns m with the magnitudes of the block. The
- * block must stay in registers, so the partial one is a function of its own. */
+/* p[c][r] = src[r][c] for a whole VL x VL square; returns m with the magnitudes of the square. The
+ * square must stay in registers, so the partial one is a function of its own. */
 TSA_INLINE V transpose_full(const T *src, ptrdiff_t stride, T *p, ptrdiff_t ldp, V m)
 {
     V x[VL];
@@ -91,9 +91,9 @@ static V transpose_part(size_t rows, size_t cols, const T *src, ptrdiff_t stride
     return m;
 }
 
-/* nb blocks of VL rows, or one of `lanes` rows; lanes = rows. The raw transposed rows wait in out
- * until the norm is known; blocks go together so that their chains overlap. */
-TSA_INLINE void pack_blocks(const int nb, size_t lanes, size_t width, const T *src,
+/* nb strips of VL rows, or one of `lanes` rows; lanes = rows. The raw transposed rows wait in out
+ * until the norm is known; strips go together so that their chains overlap. */
+TSA_INLINE void pack_strips(const int nb, size_t lanes, size_t width, const T *src,
                             ptrdiff_t stride, int l2, T scale, T *out, ptrdiff_t ldo)
 {
     const bool full = nb > 1 || lanes == VL;
@@ -104,12 +104,12 @@ TSA_INLINE void pack_blocks(const int nb, size_t lanes, size_t width, const T *s
         e[j] = r[j] = v_set1(1);
         for (size_t c = 0; c < width; c += VL) {
             const size_t n = width - c < VL ? width - c : VL;
-            const T *block = src + j * VL * stride + (ptrdiff_t)c;
+            const T *square = src + j * VL * stride + (ptrdiff_t)c;
             T *p = out + (ptrdiff_t)c * ldo + j * VL;
             if (full && n == VL)
-                m[j] = transpose_full(block, stride, p, ldo, m[j]);
+                m[j] = transpose_full(square, stride, p, ldo, m[j]);
             else
-                m[j] = transpose_part(lanes, n, block, stride, p, ldo, m[j]);
+                m[j] = transpose_part(lanes, n, square, stride, p, ldo, m[j]);
         }
     }
     if (l2) {
@@ -157,11 +157,11 @@ static void pack_t(size_t rows, size_t width, const T *src, ptrdiff_t stride, in
     }
     size_t r = 0;
     for (; r + 4 * VL <= rows; r += 4 * VL)
-        pack_blocks(4, VL, width, src + (ptrdiff_t)r * stride, stride, l2, scale, out + r, ldo);
+        pack_strips(4, VL, width, src + (ptrdiff_t)r * stride, stride, l2, scale, out + r, ldo);
     for (; r + 2 * VL <= rows; r += 2 * VL)
-        pack_blocks(2, VL, width, src + (ptrdiff_t)r * stride, stride, l2, scale, out + r, ldo);
+        pack_strips(2, VL, width, src + (ptrdiff_t)r * stride, stride, l2, scale, out + r, ldo);
     for (; r < rows; r += VL)
-        pack_blocks(1, rows - r < VL ? rows - r : VL, width, src + (ptrdiff_t)r * stride, stride,
+        pack_strips(1, rows - r < VL ? rows - r : VL, width, src + (ptrdiff_t)r * stride, stride,
                     l2, scale, out + r, ldo);
 }
 

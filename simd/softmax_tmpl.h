@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Exact softmax: exponentials of scores, in blocks of keys. Their tiles are those of the window. A
- * bounded block needs no maximum; otherwise every block has one rescale. */
+/* Exact softmax: exponentials of scores, in tiles of keys. Their tiles are those of the window. A
+ * bounded tile needs no maximum; otherwise every tile has one rescale. */
 
 static void softmax_scores(size_t keys, size_t queries, size_t width, const T *kt, ptrdiff_t ldk,
                            const T *qt, ptrdiff_t ldq, T *w, ptrdiff_t ldw, ptrdiff_t diag,
@@ -150,9 +150,9 @@ static void softmax_row(size_t keys, size_t d, const T *kt, ptrdiff_t ldk, const
     }
 }
 
-/* One query row on rows of user memory, of whole vectors. The chain over the values of a block
- * leaves most units idle; meanwhile keys two blocks ahead go through a pipeline, VL at a time: one
- * group is turned, the one before it normalised, the one before that multiplied, a step of each
+/* One query row on rows of user memory, of whole vectors. The chain over the values of a tile
+ * leaves most units idle; meanwhile keys two tiles ahead go through a pipeline, VL at a time: one
+ * set is transposed, the one before it normalised, the one before that multiplied, a step of each
  * chain per key, so that none waits for another. */
 
 struct decode_keys {
@@ -161,13 +161,13 @@ struct decode_keys {
     ptrdiff_t stride;
     const T *q;
     T *w;               /* [3][TSA_TILE_TOKENS]: scores and weights, in turn */
-    T *xt[3];           /* [d][VL]: the groups being turned, normalised, multiplied */
-    size_t next;        /* first key of the group to be turned, which may be past the end */
-    V down[2], inverse; /* scales of the last two groups, inverse norm of the second */
+    T *xt[3];           /* [d][VL]: the keys being transposed, normalised, multiplied */
+    size_t next;        /* first key of the keys to be transposed, which may be past the end */
+    V down[2], inverse; /* scales of the last two sets, inverse norm of the second */
 };
 
 /* xt[c][lane] = k[lane][c]; returns magnitudes. */
-TSA_INLINE V decode_turn(const struct decode_keys *p, T *xt)
+TSA_INLINE V transpose_keys(const struct decode_keys *p, T *xt)
 {
     const T *k = p->k + (ptrdiff_t)p->next * p->stride;
     V m = v_zero();
@@ -183,7 +183,7 @@ static void decode_direct(const struct decode_keys *p, size_t key, size_t n, int
     plain_scores(n, p->d, kt, TSA_TILE_TOKENS, p->q, p->w + key % (3 * TSA_TILE_TOKENS));
 }
 
-/* First key of the group that is multiplied while p->next is turned: the pipeline is busy while
+/* First key of the keys that is multiplied while p->next is transposed: the pipeline is busy while
  * there is one. */
 static size_t decode_last(const struct decode_keys *p, int l2)
 {
@@ -191,16 +191,16 @@ static size_t decode_last(const struct decode_keys *p, int l2)
 }
 
 /* acc += weights of VL keys times values, for nv vectors of columns; and the next steps of p. */
-TSA_INLINE void decode_group(const int nv, const int l2, const int steps, struct decode_keys *p,
+TSA_INLINE void decode_step(const int nv, const int l2, const int steps, struct decode_keys *p,
                              const T *w, const T *v, ptrdiff_t ldv, V *acc, V *sum)
 {
-    const size_t n = steps ? (size_t)steps : p->steps, block = TSA_TILE_TOKENS;
-    T *turn = p->xt[0], *norm = p->xt[1], *mult = l2 ? p->xt[2] : norm;
+    const size_t n = steps ? (size_t)steps : p->steps, tile = TSA_TILE_TOKENS;
+    T *raw = p->xt[0], *norm = p->xt[1], *mult = l2 ? p->xt[2] : norm;
     const T *y = norm, *z = mult, *q = p->q;
     const V down0 = p->down[0], down1 = p->down[1], inverse = p->inverse;
     V m = v_zero(), s = v_zero(), x = v_zero();
     if (p->next + VL <= p->count)
-        m = decode_turn(p, turn);
+        m = transpose_keys(p, raw);
     TSA_UNROLL
     for (int j = 0; j < VL; j++, v += ldv) {
         const V a = v_set1(w[j]);
@@ -220,14 +220,14 @@ TSA_INLINE void decode_group(const int nv, const int l2, const int steps, struct
     }
     /* stored in any case, else the compiler moves the chain behind a branch */
     const size_t done = decode_last(p, l2);
-    v_store(done >= 2 * block ? p->w + done % (3 * block) : mult, x);
+    v_store(done >= 2 * tile ? p->w + done % (3 * tile) : mult, x);
     if (l2) {
         p->down[1] = down0;
         p->down[0] = v_inverse_scale(m);
         p->inverse = inverse_norm(s);
     }
     p->xt[0] = mult;
-    p->xt[1] = turn;
+    p->xt[1] = raw;
     p->xt[2] = norm;
     p->next += VL;
 }
@@ -242,7 +242,7 @@ TSA_INLINE void decode_values(const int nv, const int l2, const int steps, struc
         s[c] = first ? v_zero() : v_mul(v_load(acc + c * VL), shrink);
     size_t i = 0;
     for (; p && i + VL <= n && decode_last(p, l2) + VL <= p->count; i += VL) {
-        decode_group(nv, l2, steps, p, w + i, v, ldv, s, &sum);
+        decode_step(nv, l2, steps, p, w + i, v, ldv, s, &sum);
         v += VL * ldv;
     }
     for (; i < n; i++, v += ldv) {
@@ -260,7 +260,7 @@ TSA_INLINE void decode_values(const int nv, const int l2, const int steps, struc
     *den = lane[0];
 }
 
-TSA_INLINE void decode_block(const int l2, const int steps, struct decode_keys *p, size_t n,
+TSA_INLINE void decode_key_tile(const int l2, const int steps, struct decode_keys *p, size_t n,
                              size_t cols, const T *w, const T *v, ptrdiff_t ldv, int first,
                              V shrink, T *acc, T *den)
 {
@@ -278,21 +278,21 @@ TSA_INLINE void decode_block(const int l2, const int steps, struct decode_keys *
     }
 }
 
-TSA_INLINE void decode_blocks(const int l2, const int steps, struct decode_keys *p, int bounded,
+TSA_INLINE void decode_key_tiles(const int l2, const int steps, struct decode_keys *p, int bounded,
                               size_t cols, const T *v, ptrdiff_t ldv, int first, T *max, T *den,
                               T *acc, T *kt)
 {
-    const size_t block = TSA_TILE_TOKENS, ahead = 2 * block;
+    const size_t tile = TSA_TILE_TOKENS, lead = 2 * tile;
     V shrink = v_set1(1);
-    for (size_t k = 0; k < p->count; k += block) {
-        const size_t n = p->count - k < block ? p->count - k : block;
-        T *w = p->w + k % (3 * block), lane[VL];
-        /* keys before the first group, and after the last whole one */
+    for (size_t k = 0; k < p->count; k += tile) {
+        const size_t n = p->count - k < tile ? p->count - k : tile;
+        T *w = p->w + k % (3 * tile), lane[VL];
+        /* keys before the first VL, and after the last whole one */
         if (k == 0)
             decode_direct(p, 0, n, l2, kt);
-        if (k == 0 && p->count > block)
-            decode_direct(p, block, p->count < ahead ? p->count - block : block, l2, kt);
-        if (k >= ahead && p->count - k <= block && p->count % VL > 0)
+        if (k == 0 && p->count > tile)
+            decode_direct(p, tile, p->count < lead ? p->count - tile : tile, l2, kt);
+        if (k >= lead && p->count - k <= tile && p->count % VL > 0)
             decode_direct(p, p->count - p->count % VL, p->count % VL, l2, kt);
         if (bounded)
             for (size_t i = 0; i < n; i += VL)
@@ -301,7 +301,7 @@ TSA_INLINE void decode_blocks(const int l2, const int steps, struct decode_keys 
             shrink = softmax_row_weights(n, w, first, max);
         v_store(lane, shrink);
         *den = first ? 0 : *den * lane[0];
-        decode_block(l2, steps, p, n, cols, w, v + (ptrdiff_t)k * ldv, ldv, first, shrink, acc,
+        decode_key_tile(l2, steps, p, n, cols, w, v + (ptrdiff_t)k * ldv, ldv, first, shrink, acc,
                      den);
         first = 0;
     }
@@ -323,13 +323,13 @@ static void softmax_decode(size_t keys, size_t d, const T *k, ptrdiff_t stride, 
                             .next = 2 * TSA_TILE_TOKENS};
     p.down[0] = p.down[1] = p.inverse = v_zero();
     if (l2 && d == VL)
-        decode_blocks(1, 1, &p, bounded, cols, v, ldv, first, max, den, acc, kt);
+        decode_key_tiles(1, 1, &p, bounded, cols, v, ldv, first, max, den, acc, kt);
     else if (l2)
-        decode_blocks(1, 0, &p, bounded, cols, v, ldv, first, max, den, acc, kt);
+        decode_key_tiles(1, 0, &p, bounded, cols, v, ldv, first, max, den, acc, kt);
     else if (d == VL)
-        decode_blocks(0, 1, &p, bounded, cols, v, ldv, first, max, den, acc, kt);
+        decode_key_tiles(0, 1, &p, bounded, cols, v, ldv, first, max, den, acc, kt);
     else
-        decode_blocks(0, 0, &p, bounded, cols, v, ldv, first, max, den, acc, kt);
+        decode_key_tiles(0, 0, &p, bounded, cols, v, ldv, first, max, den, acc, kt);
 }
 
 static void softmax_combine(size_t cols, int bounded, T max2, T den2, const T *acc2, T *max, T *den,

@@ -5,7 +5,7 @@ TSA_SIMD_FILES = simd/decode_state_tmpl.h simd/decode_tmpl.h simd/element_tmpl.h
 	simd/features_tmpl.h simd/fold_tmpl.h simd/half_tmpl.h simd/isa_tmpl.h simd/kernels.def \
 	simd/kernels.h simd/names.h simd/pairs.def simd/pairs_tmpl.h simd/products.def simd/psi_tmpl.h \
 	simd/round_tmpl.h simd/rows_tmpl.h simd/softmax_tmpl.h simd/state_tmpl.h simd/table_tmpl.h \
-	simd/tiles_32.h simd/turn_tmpl.h simd/unit.h simd/v_avx2.h simd/v_avx512.h simd/v_neon.h \
+	simd/tiles_32.h simd/transpose_tmpl.h simd/unit.h simd/v_avx2.h simd/v_avx512.h simd/v_neon.h \
 	simd/v_scalar.h simd/widened_pairs.h simd/window_tmpl.h simd/isa_avx2.c simd/isa_avx512.c simd/isa_neon.c \
 	simd/pairs_avx512bf16.c simd/pairs_neonbf16.c
 EXTRA_DIST += $(TSA_SIMD_FILES)

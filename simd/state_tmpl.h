@@ -75,17 +75,17 @@ static const query_fn query_table[TSA_TILE_VECTORS + 1][TSA_MOST_ROWS + 1] = {
 
 static void query(size_t rows, size_t cols, size_t features, const T *psi, ptrdiff_t ldp,
                   const T *hi, ptrdiff_t ldh, T *acc, ptrdiff_t lda, int first,
-                  struct tsa_ahead *ahead)
+                  struct tsa_prefetch *prefetch)
 {
     const struct query_args q = {features, psi, ldp, hi, ldh, acc, lda, first};
-    const size_t share = ahead_share(ahead, tile_count(rows, cols / VL));
+    const size_t share = prefetch_share(prefetch, tile_count(rows, cols / VL));
     for (size_t c = 0; c < cols;) {
         const size_t left = (cols - c) / VL, nv = left < TSA_TILE_VECTORS ? left : TSA_TILE_VECTORS;
         for (size_t t = 0; t < rows;) {
             const size_t n = tile_rows(nv, rows - t);
             query_table[nv][n](&q, t, c);
             if (share > 0)
-                ahead_ask(ahead, share);
+                prefetch_next(prefetch, share);
             t += n;
         }
         c += nv * VL;
@@ -140,13 +140,13 @@ TSA_INLINE void add_double(V *hi, V *lo, V x, V low)
 
 /* Local sums of the last tile that are not yet in (hi, lo). A fold is ten dependent additions per
  * vector, which would hold up the end of a tile; so they are made between the steps of the next
- * tile: a vector at a time, or of pairs of rows, which may have to be kept, two. */
+ * tile: a vector at a time, or of pairs of rows, which may have to be hi_pairs, two. */
 struct pending_at {
     const T *next; /* in x */
     T *hi, *lo;    /* of the next vector */
     ptrdiff_t ld;
     int left, column, vectors; /* vectors to go; place in the row; vectors per row */
-    T *kept;                   /* place for the next pairs, or NULL */
+    T *hi_pairs;                   /* place for the next pairs, or NULL */
     bool alone;                /* a tile of one row, which has no partner */
 };
 struct pending {
@@ -163,21 +163,21 @@ TSA_INLINE V pending_vector(struct pending_at *p, ptrdiff_t row, int x)
     return h;
 }
 
-#ifdef TSA_PAIRS
+#ifdef TSA_OPERAND_PAIRS
 #define PENDING_VECTORS 2
 #else
 #define PENDING_VECTORS 1
 #endif
 TSA_INLINE void pending_some(struct pending_at *p)
 {
-#ifdef TSA_PAIRS
+#ifdef TSA_OPERAND_PAIRS
     const V even = pending_vector(p, 0, 0);
     V odd = v_zero();
     if (!p->alone)
         odd = pending_vector(p, p->ld, p->vectors);
-    if (p->kept) {
-        v_store(p->kept, v_pair(even, odd));
-        p->kept += VL;
+    if (p->hi_pairs) {
+        v_store(p->hi_pairs, v_pair(even, odd));
+        p->hi_pairs += VL;
     }
 #else
     pending_vector(p, 0, 0);
@@ -193,8 +193,8 @@ TSA_INLINE void pending_some(struct pending_at *p)
         p->hi += wrap;
         p->lo += wrap;
         p->next += (rows - 1) * row;
-        if (p->kept)
-            p->kept += p->ld - row;
+        if (p->hi_pairs)
+            p->hi_pairs += p->ld - row;
     }
 }
 
@@ -206,7 +206,7 @@ struct update_args {
     ptrdiff_t ldf;
     T *hi, *lo; /* hi alone: local sums */
     ptrdiff_t ldh;
-    T *kept;
+    T *hi_pairs;
     struct pending *pending;
 };
 
@@ -253,7 +253,7 @@ TSA_INLINE void update_tile(const int rows, const int nv, const struct update_ar
     p->at.left = rows * nv;
     p->at.column = 0;
     p->at.vectors = nv;
-    p->at.kept = u->kept ? u->kept + (ptrdiff_t)(f / 2) * u->ldh + col : NULL;
+    p->at.hi_pairs = u->hi_pairs ? u->hi_pairs + (ptrdiff_t)(f / 2) * u->ldh + col : NULL;
     p->at.alone = PENDING_VECTORS == 1 || rows == 1;
 }
 
@@ -273,16 +273,16 @@ static const update_fn update_table[TSA_TILE_VECTORS + 1][TSA_MOST_ROWS + 1] = {
 };
 
 static void update_all(size_t features, size_t cols, const struct update_args *u,
-                       struct tsa_ahead *ahead)
+                       struct tsa_prefetch *prefetch)
 {
-    const size_t share = ahead_share(ahead, tile_count(features, cols / VL));
+    const size_t share = prefetch_share(prefetch, tile_count(features, cols / VL));
     for (size_t c = 0; c < cols;) {
         const size_t left = (cols - c) / VL, nv = left < TSA_TILE_VECTORS ? left : TSA_TILE_VECTORS;
         for (size_t f = 0; f < features;) {
             const size_t n = tile_rows(nv, features - f);
             update_table[nv][n](u, f, c);
             if (share > 0)
-                ahead_ask(ahead, share);
+                prefetch_next(prefetch, share);
             f += n;
         }
         c += nv * VL;
@@ -290,21 +290,21 @@ static void update_all(size_t features, size_t cols, const struct update_args *u
 }
 
 static void update(size_t features, size_t cols, size_t rows, const T *phi, const T *v,
-                   ptrdiff_t ldv, T *local, ptrdiff_t ldl, int first, struct tsa_ahead *ahead)
+                   ptrdiff_t ldv, T *local, ptrdiff_t ldl, int first, struct tsa_prefetch *prefetch)
 {
     const struct update_args u = {rows, phi,   v,    ldv, first ? NULL : local,
                                   ldl,  local, NULL, ldl, NULL, NULL};
-    update_all(features, cols, &u, ahead);
+    update_all(features, cols, &u, prefetch);
 }
 
 static void update_fold(size_t features, size_t cols, size_t rows, const T *phi, const T *v,
                         ptrdiff_t ldv, const T *local, ptrdiff_t ldl, T *hi, T *lo, ptrdiff_t ldh,
-                        T *kept, struct tsa_ahead *ahead)
+                        T *hi_pairs, struct tsa_prefetch *prefetch)
 {
     struct pending pending;
     pending.at.left = 0;
-    const struct update_args u = {rows, phi, v, ldv, local, ldl, hi, lo, ldh, kept, &pending};
-    update_all(features, cols, &u, ahead);
+    const struct update_args u = {rows, phi, v, ldv, local, ldl, hi, lo, ldh, hi_pairs, &pending};
+    update_all(features, cols, &u, prefetch);
     while (pending.at.left > 0)
         pending_some(&pending.at);
 }

@@ -18,7 +18,7 @@ typedef V vector;
 #include "psi_tmpl.h"
 #include "half_tmpl.h"
 #include "features_tmpl.h"
-#include "turn_tmpl.h"
+#include "transpose_tmpl.h"
 #include "exp_tmpl.h"
 #include "state_tmpl.h"
 #include "fold_tmpl.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the units of kernels share: compiler words, memory asked for ahead, rows of a tile. The unit
+/* What the units of kernels share: compiler words, memory asked for prefetch, rows of a tile. The unit
  * defines
  *   TSA_VECTORS                 its vector header
  *   TSA_TILES(X)                X(rows, vectors) for every tile to build
@@ -36,7 +36,7 @@
 #define TSA_UNUSED
 #endif
 
-static inline void ahead_lines(const char *line, size_t n, bool write)
+static inline void prefetch_lines(const char *line, size_t n, bool write)
 {
 #if defined(__GNUC__)
     if (write)
@@ -51,7 +51,7 @@ static inline void ahead_lines(const char *line, size_t n, bool write)
 }
 
 /* Ask for the line of *x. */
-static inline void ahead_line(const void *x)
+static inline void prefetch_line(const void *x)
 {
 #if defined(__GNUC__)
     __builtin_prefetch(x, 0, 3);
@@ -61,27 +61,27 @@ static inline void ahead_line(const void *x)
 }
 
 /* Ask for the next n lines. */
-static inline void ahead_ask(struct tsa_ahead *ahead, size_t n)
+static inline void prefetch_next(struct tsa_prefetch *prefetch, size_t n)
 {
-    while (n > 0 && ahead->count > 0) {
-        struct tsa_ahead_rows *r = ahead->rows + ahead->count - 1;
+    while (n > 0 && prefetch->count > 0) {
+        struct tsa_prefetch_rows *r = prefetch->rows + prefetch->count - 1;
         const size_t left = r->lines - r->line, k = n < left ? n : left;
-        ahead_lines(r->row + r->line * TSA_ALIGN, k, r->write);
+        prefetch_lines(r->row + r->line * TSA_ALIGN, k, r->write);
         n -= k;
         r->line += k;
         if (k == left) {
             r->line = 0;
             r->row += r->stride;
             if (--r->rows == 0)
-                ahead->count--;
+                prefetch->count--;
         }
     }
 }
 
 /* Lines per tile of a kernel that has so many. */
-static inline size_t ahead_share(struct tsa_ahead *ahead, size_t tiles)
+static inline size_t prefetch_share(struct tsa_prefetch *prefetch, size_t tiles)
 {
-    return !ahead || ahead->count == 0 ? 0 : (ahead->budget + tiles - 1) / tiles;
+    return !prefetch || prefetch->count == 0 ? 0 : (prefetch->budget + tiles - 1) / tiles;
 }
 
 /* Rows that a tile may have; a remainder is covered by the next smaller ones. */

@@ -184,7 +184,7 @@ static inline void v_store_f16(void *p, V x)
     _mm_storeu_si128(p, _mm256_cvtps_ph(v_canonical(x), _MM_FROUND_TO_NEAREST_INT));
 }
 
-#ifdef TSA_PAIRS
+#ifdef TSA_OPERAND_PAIRS
 static inline V v_pair_even(V x) { return v_cast_c(_mm256_slli_epi32(v_bits_c(x), 16)); }
 static inline V v_pair_odd(V x)
 {

@@ -11,7 +11,7 @@
  *   v_zero_where_zero(x, s) +0 in the lanes where s is 0
  *   v_canonical(x)          NaNs become the canonical quiet NaN
  *   v_from(a, b, k)         b in lanes >= k, a in the others; any k
- *   v_transpose(r)          the VL x VL block r[0..VL-1]
+ *   v_transpose(r)          the VL x VL square r[0..VL-1]
  *   v_load_bf16(p)          f32 only: VL bf16 of any alignment, widened exactly; so v_load_f16
  *   v_store_bf16(p, x)      f32 only: rounded to nearest even, NaNs canonical; so v_store_f16
  */
@@ -203,7 +203,7 @@ static inline void v_store_f16(void *p, V x)
     _mm256_storeu_si256(p, y);
 }
 
-#ifdef TSA_PAIRS /* AVX512_BF16 */
+#ifdef TSA_OPERAND_PAIRS /* AVX512_BF16 */
 #define O __m512bh
 static inline O o_from(V bits) { return (O)_mm512_castps_si512(bits); }
 static inline O o_load(const T *p) { return o_from(v_load(p)); }
@@ -224,11 +224,11 @@ static inline V v_pair_cols(V a, V b)
 }
 static inline V v_pair(V even, V odd)
 {
-    const __m512i turn = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24,
+    const __m512i interleave = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24,
                                           8, 23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16,
                                           0);
     const __m512i both = (__m512i)_mm512_cvtne2ps_pbh(odd, even);
-    return _mm512_castsi512_ps(_mm512_permutexvar_epi16(turn, both));
+    return _mm512_castsi512_ps(_mm512_permutexvar_epi16(interleave, both));
 }
 #endif
 #endif

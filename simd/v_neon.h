@@ -166,7 +166,7 @@ static inline void v_store_f16(void *p, V x)
     vst1_u16(p, vreinterpret_u16_f16(vcvt_f16_f32(v_canonical(x))));
 }
 
-#ifdef TSA_PAIRS
+#ifdef TSA_OPERAND_PAIRS
 /* Rounded to bf16, which lies in the upper half. */
 static inline uint32x4_t v_rounded(V x)
 {

@@ -64,7 +64,7 @@ static inline V v_exp(V x)
     return v_exp_fma(x);
 }
 
-#ifdef TSA_PAIRS
+#ifdef TSA_OPERAND_PAIRS
 static inline V v_pair_even(V x)
 {
     uint32_t bits;

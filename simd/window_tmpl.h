@@ -106,7 +106,7 @@ static void scores(size_t keys, size_t queries, size_t width, const T *kt, ptrdi
 }
 
 /* Keys i0 .. i1-1 added to vectors j .. nv-1; vector j only in lanes >= k, k+1, ... if masked. */
-TSA_INLINE void ones_segment(const int j, const int masked, const int nv, size_t i0, size_t i1,
+TSA_INLINE void window_ones_keys(const int j, const int masked, const int nv, size_t i0, size_t i1,
                              const T *w, ptrdiff_t ldw, V *acc)
 {
     const T *p = w + (ptrdiff_t)i0 * ldw;
@@ -121,7 +121,7 @@ TSA_INLINE void ones_segment(const int j, const int masked, const int nv, size_t
     }
 }
 
-TSA_INLINE void ones_group(const int nv, size_t keys, const T *w, ptrdiff_t ldw, size_t past,
+TSA_INLINE void window_ones_vectors(const int nv, size_t keys, const T *w, ptrdiff_t ldw, size_t past,
                            T *den, int first)
 {
     V acc[4];
@@ -129,12 +129,12 @@ TSA_INLINE void ones_group(const int nv, size_t keys, const T *w, ptrdiff_t ldw,
     for (int c = 0; c < nv; c++)
         acc[c] = first ? v_zero() : v_load(den + c * VL);
     /* keys before `past` are seen by all queries; then each vector has its own triangle */
-    ones_segment(0, 0, nv, 0, past < keys ? past : keys, w, ldw, acc);
+    window_ones_keys(0, 0, nv, 0, past < keys ? past : keys, w, ldw, acc);
     TSA_UNROLL
     for (int j = 0; j < nv; j++) {
         const size_t i0 = past + (size_t)j * VL, i1 = i0 + VL;
         if (i0 < keys)
-            ones_segment(j, 1, nv, i0, i1 < keys ? i1 : keys, w, ldw, acc);
+            window_ones_keys(j, 1, nv, i0, i1 < keys ? i1 : keys, w, ldw, acc);
     }
     TSA_UNROLL
     for (int c = 0; c < nv; c++)
@@ -146,9 +146,9 @@ static void window_ones(size_t keys, size_t queries, const T *w, ptrdiff_t ldw, 
 {
     size_t t = 0;
     for (; t + 3 * VL < queries; t += 4 * VL)
-        ones_group(4, keys, w + t, ldw, (size_t)((ptrdiff_t)t + diag + 1), den + t, first);
+        window_ones_vectors(4, keys, w + t, ldw, (size_t)((ptrdiff_t)t + diag + 1), den + t, first);
     for (; t < queries; t += VL)
-        ones_group(1, keys, w + t, ldw, (size_t)((ptrdiff_t)t + diag + 1), den + t, first);
+        window_ones_vectors(1, keys, w + t, ldw, (size_t)((ptrdiff_t)t + diag + 1), den + t, first);
 }
 
 struct window_args {

@@ -86,15 +86,15 @@ static void count_task(const void *argument, size_t thread, size_t index)
     (void)thread;
     for (size_t b = index * TSA_TASK_SEQUENCES; b < end && b < call->batch; b++) {
         struct tsa_state *state = call->writable[tsa_call_slot(call, b)];
-        struct tsa_layer_head *head = tsa_state_layer(state, call->layer);
+        struct tsa_layer_header *header = tsa_state_layer(state, call->layer);
         const size_t tokens = tsa_call_tokens(call, b);
         if (tokens == 0)
             continue;
-        head->tokens += tokens;
-        head->window += tokens;
-        if (head->window >= chunk)
-            head->window %= chunk;
-        state->head.fold = chunk;
+        header->tokens += tokens;
+        header->window += tokens;
+        if (header->window >= chunk)
+            header->window %= chunk;
+        state->header.fold = chunk;
     }
 }
 

@@ -27,7 +27,7 @@ struct tsa_call {
     struct tsa_team team;
     size_t together;       /* elements for items on which the whole team works */
     size_t *order, *loads; /* [TSA_LONG_ITEMS x threads], [threads]: for the order of items */
-    char *scratch;         /* rooms of threads, then `together` elements */
+    char *scratch;         /* scratch of threads, then `together` elements */
     const void *work;      /* what the tasks of one phase share */
 };
 /* Sequence b of the call: its state, its place in the tensors, its tokens. */
@@ -75,10 +75,10 @@ static inline void tsa_run_sequences(const struct tsa_call *call, tsa_task task,
 /* Does a team of so many threads work on an item in a relay, not in waves? */
 bool tsa_use_relay(const struct tsa_plan *plan, size_t threads);
 /* Chunks per wave. */
-size_t tsa_wave_slots(const struct tsa_plan *plan, size_t threads);
+size_t tsa_wave_chunks(const struct tsa_plan *plan, size_t threads);
 /* Stages of a relay, and chunks whose accumulators it keeps: at least one per stage, or 0. */
 size_t tsa_relay_stages(const struct tsa_plan *plan, size_t threads);
-size_t tsa_relay_slots(const struct tsa_plan *plan, size_t threads);
+size_t tsa_relay_chunks(const struct tsa_plan *plan, size_t threads);
 /* Elements of a stage's own window and sums, behind them. */
 size_t tsa_stage_elements(const struct tsa_plan *plan);
 /* Fill team, together and scratch of the call, from ws (whose threads then are the most) or by

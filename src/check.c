@@ -132,11 +132,11 @@ static enum tsa_status check_state(const struct tsa_call *call, size_t b, struct
 /* A state that is there twice keeps the mark of one of its places. */
 static void mark(const struct tsa_call *call, size_t b, uint64_t value)
 {
-    __atomic_store_n(&call->writable[tsa_call_slot(call, b)]->head.mark, value, __ATOMIC_RELAXED);
+    __atomic_store_n(&call->writable[tsa_call_slot(call, b)]->header.mark, value, __ATOMIC_RELAXED);
 }
 static size_t marked(const struct tsa_call *call, size_t b)
 {
-    return (size_t)call->states[tsa_call_slot(call, b)]->head.mark;
+    return (size_t)call->states[tsa_call_slot(call, b)]->header.mark;
 }
 
 enum step { CHECK, COMPARE, CLEAR };

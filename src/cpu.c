@@ -59,27 +59,27 @@ bool tsa_isa_usable(const struct tsa_isa *isa)
 }
 
 /* In hardware, which an instruction set has or has not. */
-static const struct tsa_pairs_f32 *hardware_pairs(const struct tsa_isa *isa)
+static const struct tsa_pair_kernels_f32 *hardware_pairs(const struct tsa_isa *isa)
 {
 #ifdef TSA_HAVE_AVX512BF16
     if (isa == &tsa_isa_avx512 && __builtin_cpu_supports("avx512bf16"))
-        return &tsa_pairs_avx512bf16;
+        return &tsa_pair_kernels_avx512bf16;
 #endif
 #if defined(TSA_HAVE_NEONBF16) && defined(HAVE_GETAUXVAL) && defined(HWCAP2_BF16)
     if (isa == &tsa_isa_neon && (getauxval(AT_HWCAP2) & HWCAP2_BF16))
-        return &tsa_pairs_neonbf16;
+        return &tsa_pair_kernels_neonbf16;
 #endif
     (void)isa;
     return NULL;
 }
 
-const struct tsa_pairs_f32 *tsa_pairs_for(const struct tsa_isa *isa, bool *hardware)
+const struct tsa_pair_kernels_f32 *tsa_pair_kernels_for(const struct tsa_isa *isa, bool *hardware)
 {
-    const struct tsa_pairs_f32 *found = hardware_pairs(isa);
+    const struct tsa_pair_kernels_f32 *found = hardware_pairs(isa);
     *hardware = found != NULL;
     for (size_t i = 0; !found && tsa_isa_at(i); i++) { /* of the set, or of the next lesser one */
         if (tsa_isa_at(i)->lanes <= isa->lanes && tsa_isa_usable(tsa_isa_at(i)))
-            found = tsa_isa_at(i)->pairs;
+            found = tsa_isa_at(i)->pair_kernels;
     }
     return found;
 }

@@ -10,6 +10,6 @@
 #define OTHER double
 #define TSA_DTYPE TSA_F32
 #define KERNELS(plan) ((plan)->isa->f32)
-#define PAIRS(plan) ((plan)->pairs)
+#define PAIR_KERNELS(plan) ((plan)->pair_kernels)
 #define ENGINE tsa_engine_f32
 #include "engine_tmpl.h"

@@ -106,7 +106,7 @@ static void list_items(const struct tsa_call *call, struct schedule *s)
     const struct tsa_plan *plan = call->plan;
     const size_t threads = call->team.threads, most = TSA_LONG_ITEMS * threads;
     const bool forced = plan->wave > 0; /* a test wants waves or a relay */
-    s->longest = s->tokens / most;      /* so the list has room */
+    s->longest = s->tokens / most;      /* so the list has scratch */
     if (s->longest < 2 * plan->chunk - 1 || forced)
         s->longest = 2 * plan->chunk - 1;
     s->last = SIZE_MAX;
@@ -133,7 +133,7 @@ static void list_items(const struct tsa_call *call, struct schedule *s)
 }
 
 /* The kv heads of the sequences of one token among b .. b+SINGLES-1, some at a time. */
-static void singles_task(const struct tsa_call *call, T *room, size_t index)
+static void singles_task(const struct tsa_call *call, T *scratch, size_t index)
 {
     struct item items[TSA_TOKEN_ROWS];
     const size_t end = (index + 1) * SINGLES, together = items_together(call);
@@ -144,32 +144,32 @@ static void singles_task(const struct tsa_call *call, T *room, size_t index)
         for (size_t g = 0; g < call->plan->kv_heads; g++) {
             items[count++] = item_of(call, b, g);
             if (count == together) {
-                token_items(call, room, items, count);
+                token_items(call, scratch, items, count);
                 count = 0;
             }
         }
     }
     if (count > 0)
-        token_items(call, room, items, count);
+        token_items(call, scratch, items, count);
 }
 
 /* The list behind `together`, all other items, then the sequences of one token. */
-static void prefill_task(const struct tsa_call *call, T *room, size_t index)
+static void prefill_task(const struct tsa_call *call, T *scratch, size_t index)
 {
     const struct schedule *s = call->work;
     const size_t alone = s->listed - s->together;
     if (index < alone) {
-        prefill_item(call, room, call->order[s->together + index]);
+        prefill_item(call, scratch, call->order[s->together + index]);
         return;
     }
     index -= alone;
     if (index >= s->rest) {
-        singles_task(call, room, index - s->rest);
+        singles_task(call, scratch, index - s->rest);
         return;
     }
     const size_t tokens = item_tokens(call, index);
     if (tokens > 0 && (tokens <= s->longest || index > s->last) && !(s->singles && tokens == 1))
-        prefill_item(call, room, index);
+        prefill_item(call, scratch, index);
 }
 
 static void prefill(const struct tsa_call *call)

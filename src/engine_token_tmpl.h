@@ -8,7 +8,7 @@ struct token {
 };
 
 /* The queries of n <= TSA_TOKEN_ROWS rows. */
-static void token_queries(const struct tsa_call *call, T *room, const struct token *tokens,
+static void token_queries(const struct tsa_call *call, T *scratch, const struct token *tokens,
                           size_t n)
 {
     const struct tsa_plan *plan = call->plan;
@@ -17,62 +17,62 @@ static void token_queries(const struct tsa_call *call, T *room, const struct tok
         ptrdiff_t stride;
         const struct item *it = tokens[i].item;
         const T *src = rows_in(plan, call->q, it->b, tokens[i].h, it->t, 1, plan->d,
-                               room + plan->room.rows, &stride);
+                               scratch + plan->scratch.rows, &stride);
         KERNELS(plan)->pack_t(1, plan->d, src, stride, l2, coefficients_of(plan, tokens[i].h).scale,
-                              room + plan->room.qbase + i * plan->room.ld_base, 1);
+                              scratch + plan->scratch.qbase + i * plan->scratch.ld_base, 1);
     }
 }
 
 /* The chains over features in pairs of a row whose state keeps none: block by block. */
-static void token_rounded(const struct tsa_plan *plan, T *room, const struct sums *s, const T *psi,
+static void token_rounded(const struct tsa_plan *plan, T *scratch, const struct sums *s, const T *psi,
                           size_t c, size_t cols, T *acc, T *den)
 {
     const size_t total = plan->mono.total;
     for (size_t at = tsa_block_count(plan), f0 = total, f1; f0 > plan->high;) {
         tsa_block_at(plan, --at, &f0, &f1);
-        const struct block b = block_of(plan, room, s, f0, f1, c, cols);
-        PAIRS(plan)->decode_state(1, cols, b.steps, psi + (f0 - plan->high) / 2, 0, &b.hi, s->ld,
+        const struct operands b = operands_of(plan, scratch, s, f0, f1, c, cols);
+        PAIR_KERNELS(plan)->decode_state(1, cols, b.steps, psi + (f0 - plan->high) / 2, 0, &b.hi, s->ld,
                                   &b.ones, acc, 0, den, f1 == total);
     }
 }
 
 /* The chains over features in pairs, of rows whose psi are in pairs: those that follow one another
  * and have pairs together. */
-static void token_pairs(const struct tsa_plan *plan, T *room, const struct sums *const *sums,
+static void token_pairs(const struct tsa_plan *plan, T *scratch, const struct sums *const *sums,
                         size_t rows, size_t c, size_t cols)
 {
-    const struct tsa_room *r = &plan->room;
+    const struct tsa_scratch *r = &plan->scratch;
     const size_t pairs = half_of(plan->mono.total - plan->high);
     const ptrdiff_t ldv = (ptrdiff_t)plan->layout.ldv, ldp = (ptrdiff_t)r->ld_psi;
     const T *hi[TSA_TOKEN_ROWS], *ones[TSA_TOKEN_ROWS];
     for (size_t row = 0, n; row < rows; row += n) {
-        const T *psi = room + r->psi_pairs + (ptrdiff_t)row * ldp;
-        T *acc = room + r->acc + (ptrdiff_t)row * ldv, *den = room + r->den + row;
-        for (n = 0; row + n < rows && sums[row + n]->pairs; n++) {
-            hi[n] = sums[row + n]->pairs + c;
+        const T *psi = scratch + r->psi_pairs + (ptrdiff_t)row * ldp;
+        T *acc = scratch + r->acc + (ptrdiff_t)row * ldv, *den = scratch + r->den + row;
+        for (n = 0; row + n < rows && sums[row + n]->hi_pairs; n++) {
+            hi[n] = sums[row + n]->hi_pairs + c;
             ones[n] = sums[row + n]->ones_pairs;
         }
         if (n > 0) {
-            PAIRS(plan)->decode_state(n, cols, pairs, psi, ldp, hi, ldv, ones, acc, ldv, den, 1);
+            PAIR_KERNELS(plan)->decode_state(n, cols, pairs, psi, ldp, hi, ldv, ones, acc, ldv, den, 1);
         } else {
             n = 1;
-            token_rounded(plan, room, sums[row], psi, c, cols, acc, den);
+            token_rounded(plan, scratch, sums[row], psi, c, cols, acc, den);
         }
     }
 }
 
-/* The chains over the features of rows, whose psi wait in room; the rows' acc and den. */
-static void token_sums(const struct tsa_plan *plan, T *room, const struct sums *const *sums,
+/* The chains over the features of rows, whose psi wait in scratch; the rows' acc and den. */
+static void token_sums(const struct tsa_plan *plan, T *scratch, const struct sums *const *sums,
                        size_t rows, size_t c0, size_t c1)
 {
-    const struct tsa_room *r = &plan->room;
+    const struct tsa_scratch *r = &plan->scratch;
     const size_t total = plan->mono.total;
     const ptrdiff_t ldv = (ptrdiff_t)plan->layout.ldv, ldp = (ptrdiff_t)r->ld_psi;
     const T *hi[TSA_TOKEN_ROWS], *ones[TSA_TOKEN_ROWS];
     if (plan->high < total) {
-        PAIRS(plan)->pair_cols(rows, total - plan->high, room + r->psi + plan->high, ldp,
-                               room + r->psi_pairs, ldp);
-        token_pairs(plan, room, sums, rows, c0, c1 - c0);
+        PAIR_KERNELS(plan)->pair_cols(rows, total - plan->high, scratch + r->psi + plan->high, ldp,
+                               scratch + r->psi_pairs, ldp);
+        token_pairs(plan, scratch, sums, rows, c0, c1 - c0);
     }
     if (plan->high == 0)
         return;
@@ -80,20 +80,20 @@ static void token_sums(const struct tsa_plan *plan, T *room, const struct sums *
         hi[i] = sums[i]->hi + c0;
         ones[i] = sums[i]->ones_hi;
     }
-    KERNELS(plan)->decode_state(rows, c1 - c0, plan->high, room + r->psi, ldp, hi, ldv, ones,
-                                room + r->acc, ldv, room + r->den, plan->high == total);
+    KERNELS(plan)->decode_state(rows, c1 - c0, plan->high, scratch + r->psi, ldp, hi, ldv, ones,
+                                scratch + r->acc, ldv, scratch + r->den, plan->high == total);
 }
 
 /* Their outputs, value columns c0 .. c1-1 of the padded ones: features, weights of the windows, the
  * chains over the sums of all rows together, then those over the windows. These hold `more` tokens
  * than the states count. */
-static void token_outputs(const struct tsa_call *call, T *room, const struct token *tokens,
+static void token_outputs(const struct tsa_call *call, T *scratch, const struct token *tokens,
                           size_t n, size_t more, size_t c0, size_t c1)
 {
     const struct tsa_plan *plan = call->plan;
-    const struct tsa_room *r = &plan->room;
+    const struct tsa_scratch *r = &plan->scratch;
     const ptrdiff_t ldv = (ptrdiff_t)plan->layout.ldv;
-    T *acc = room + r->acc, *den = room + r->den, *w = room + r->weights, *q = room + r->qbase;
+    T *acc = scratch + r->acc, *den = scratch + r->den, *w = scratch + r->weights, *q = scratch + r->qbase;
     const struct sums *sums[TSA_TOKEN_ROWS];
     const size_t ldw = tsa_round_up(plan->chunk, TSA_ROW_PAD);
     const size_t width = (c1 < plan->dv ? c1 : plan->dv) - c0;
@@ -102,21 +102,21 @@ static void token_outputs(const struct tsa_call *call, T *room, const struct tok
         const struct item *it = tokens[i].item;
         const struct coefficients c = coefficients_of(plan, tokens[i].h);
         if (it->sums.folded) {
-            KERNELS(plan)->psi_k(&plan->mono, q, c.weight, room + r->psi + rows * r->ld_psi);
+            KERNELS(plan)->psi_k(&plan->mono, q, c.weight, scratch + r->psi + rows * r->ld_psi);
             sums[rows++] = &it->sums;
         }
         KERNELS(plan)->decode_scores(it->open + more, plan->d, it->window.kt, it->window.ldk, q,
                                      plan->terms, c.coef, w + i * ldw);
     }
     if (rows > 0)
-        token_sums(plan, room, sums, rows, c0, c1);
+        token_sums(plan, scratch, sums, rows, c0, c1);
     for (size_t i = 0; i < n; i++) {
         const struct item *it = tokens[i].item;
         ptrdiff_t stride;
-        T *dst = rows_out(call->o, it->b, tokens[i].h, it->t, plan->dv, room + r->rows, &stride);
+        T *dst = rows_out(call->o, it->b, tokens[i].h, it->t, plan->dv, scratch + r->rows, &stride);
         KERNELS(plan)->decode_window(width, it->open + more, w + i * ldw, it->window.v + c0, ldv,
                                      acc, *den, !it->sums.folded, dst + c0);
-        rows_out_done(plan, call->o, it->b, tokens[i].h, it->t, 1, c0, c0 + width, room + r->rows);
+        rows_out_done(plan, call->o, it->b, tokens[i].h, it->t, 1, c0, c0 + width, scratch + r->rows);
         if (it->sums.folded) {
             acc += ldv;
             den++;
@@ -134,7 +134,7 @@ static size_t items_together(const struct tsa_call *call)
 /* One token of `count` <= items_together kv heads: attend from all their query heads, append it,
  * fold. Without k the states are only read. Nothing is read back soon after it was stored where
  * that can be helped: a load that spans stores waits for them. */
-static void token_items(const struct tsa_call *call, T *room, const struct item *items,
+static void token_items(const struct tsa_call *call, T *scratch, const struct item *items,
                         size_t count)
 {
     const struct tsa_plan *plan = call->plan;
@@ -151,16 +151,16 @@ static void token_items(const struct tsa_call *call, T *room, const struct item 
                 h = it->g * plan->group;
             }
         }
-        token_queries(call, room, tokens, n);
+        token_queries(call, scratch, tokens, n);
         for (size_t i = 0; more && row == 0 && i < count; i++)
-            append(call, room, &items[i], &items[i].window, items[i].open, items[i].t, 1,
+            append(call, scratch, &items[i], &items[i].window, items[i].open, items[i].t, 1,
                    false);
-        token_outputs(call, room, tokens, n, more, 0, plan->layout.ldv);
+        token_outputs(call, scratch, tokens, n, more, 0, plan->layout.ldv);
     }
     for (size_t i = 0; more && i < count; i++)
         if (items[i].open + 1 == plan->chunk) {
-            fold_window(plan, room, &items[i].sums, &items[i].window, NULL);
-            if (!items[i].sums.pairs)
+            fold_window(plan, scratch, &items[i].sums, &items[i].window, NULL);
+            if (!items[i].sums.hi_pairs)
                 tsa_state_round(plan, items[i].state, call->layer, items[i].g, 0, 1);
         }
 }
@@ -173,7 +173,7 @@ static size_t token_share(const struct tsa_call *call)
     return share < fill ? share : fill;
 }
 
-static void token_task(const struct tsa_call *call, T *room, size_t index)
+static void token_task(const struct tsa_call *call, T *scratch, size_t index)
 {
     const struct tsa_plan *plan = call->plan;
     const size_t total = call->batch * plan->kv_heads, share = token_share(call);
@@ -187,7 +187,7 @@ static void token_task(const struct tsa_call *call, T *room, size_t index)
             g = 0;
         }
     }
-    token_items(call, room, items, count);
+    token_items(call, scratch, items, count);
 }
 
 /* Parts of the value columns, each a task, where a few large states leave threads idle. */
@@ -201,7 +201,7 @@ static size_t column_parts(const struct tsa_call *call)
     return share < columns ? (share > 1 ? share : 1) : columns;
 }
 
-static void column_task(const struct tsa_call *call, T *room, size_t index)
+static void column_task(const struct tsa_call *call, T *scratch, size_t index)
 {
     const struct tsa_plan *plan = call->plan;
     const size_t parts = column_parts(call), unit = TSA_ALIGN / sizeof(T);
@@ -212,17 +212,17 @@ static void column_task(const struct tsa_call *call, T *room, size_t index)
         const size_t left = plan->group - row, n = left < TSA_TOKEN_ROWS ? left : TSA_TOKEN_ROWS;
         for (size_t i = 0; i < n; i++)
             tokens[i] = (struct token){&item, item.g * plan->group + row + i};
-        token_queries(call, room, tokens, n);
-        token_outputs(call, room, tokens, n, call->k ? 1 : 0, columns * part / parts * unit,
+        token_queries(call, scratch, tokens, n);
+        token_outputs(call, scratch, tokens, n, call->k ? 1 : 0, columns * part / parts * unit,
                       columns * (part + 1) / parts * unit);
     }
 }
 
-static void fold_task(const struct tsa_call *call, T *room, size_t index)
+static void fold_task(const struct tsa_call *call, T *scratch, size_t index)
 {
     const struct item item = item_at(call, index / call->team.threads);
     if (item.open + 1 == call->plan->chunk)
-        fold_part(call->plan, room, &item, index % call->team.threads, call->team.threads);
+        fold_part(call->plan, scratch, &item, index % call->team.threads, call->team.threads);
 }
 
 static void decode_columns(const struct tsa_call *call)
@@ -230,12 +230,12 @@ static void decode_columns(const struct tsa_call *call)
     const size_t items = call->batch * call->plan->kv_heads;
     for (size_t i = 0; call->k && i < items; i++) {
         const struct item item = item_at(call, i);
-        append(call, room_at(call, 0), &item, &item.window, item.open, item.t, 1, false);
+        append(call, scratch_at(call, 0), &item, &item.window, item.open, item.t, 1, false);
     }
     run_tasks(call, 0, items * column_parts(call), column_task);
     if (call->k) {
         run_tasks(call, 0, items * call->team.threads, fold_task);
-        round_items(call, &(const struct folded){.kept = true}, items);
+        round_items(call, &(const struct folded){.rounded = true}, items);
     }
 }
 

@@ -75,39 +75,39 @@ void tsa_release(const struct tsa_allocator *a, void *memory, size_t bytes);
 
 /* -- state layout (state.c) ------------------------------------------------------------------ */
 
-/* Where the parts of one kv head of one layer lie, in elements from the start of its block. */
+/* Where the parts of one kv head of one layer lie, in elements from the start of its section. */
 struct tsa_layout {
-    size_t features, ldv, window, ldk; /* window: slots; ldk: padded slots */
+    size_t features, ldv, window, ldk; /* window: positions; ldk: padded */
     size_t high;                       /* first feature that is also kept as pairs */
     size_t hi, lo, ones_hi, ones_lo, kt, v;
-    size_t pairs, ones_pairs; /* of features high .. features-1, hi and ones_hi rounded to bf16 */
-    size_t head_elements; /* size of the block of one kv head */
+    size_t hi_pairs, ones_pairs; /* of features high .. features-1, hi and ones_hi rounded to bf16 */
+    size_t section_elements; /* size of the section of one kv head */
 };
 
-struct tsa_state_head { /* head of every state, then one tsa_layer_head per layer */
+struct tsa_state_header { /* header of every state, then one tsa_layer_header per layer */
     char magic[8];
     uint32_t arithmetic, dtype, normalize, terms;
     uint64_t d, dv, kv_heads, layers;
-    uint64_t chunk; /* slots of the window */
+    uint64_t chunk; /* positions of the window */
     uint64_t bytes; /* of the whole state */
     uint64_t owner; /* address of a state in library memory, else 0 */
     uint64_t mark;  /* used while a call looks for duplicates */
     uint64_t fold;  /* chunk of the plan that last wrote: open windows fold at this length */
-    uint64_t pairs; /* 0, or 1 + the lowest degree whose sums are also kept as pairs of bf16 */
+    uint64_t pair_degree; /* 0, or 1 + the lowest degree whose sums are also kept as pairs of bf16 */
     uint64_t reserved[3];
 };
-struct tsa_layer_head {
+struct tsa_layer_header {
     uint64_t tokens; /* absorbed */
     uint64_t window; /* of them, in the open window */
 };
-/* In memory: head, layer heads padded to TSA_ALIGN, then a block per (layer, kv head). */
+/* In memory: header, layer headers padded to TSA_ALIGN, then a section per (layer, kv head). */
 struct tsa_state {
-    struct tsa_state_head head;
+    struct tsa_state_header header;
 };
 
 /* Valid sizes only: tsa_plan_create has refused the others by tsa_state_bytes_double. */
 void tsa_layout_init(struct tsa_layout *l, size_t d, size_t dv, size_t terms, size_t chunk,
-                     size_t elem, size_t pairs);
+                     size_t elem, size_t pair_degree);
 /* The layout of a state that exists: its own chunk and terms, not those of a plan. */
 void tsa_state_layout(const struct tsa_state *s, struct tsa_layout *l);
 /* Bytes of a state in double, where no shape overflows; to judge a shape, not to allocate. */
@@ -122,12 +122,12 @@ void tsa_state_round(const struct tsa_plan *plan, const struct tsa_state *s, siz
                      size_t kv_head, size_t part, size_t parts);
 #define TSA_MAX_STATE_BYTES ((size_t)PTRDIFF_MAX / 4)
 
-/* First element of the block of one kv head of one layer; the parts lie as *l says. */
-void *tsa_state_block(const struct tsa_state *s, const struct tsa_layout *l, size_t elem,
+/* First element of the section of one kv head of one layer; the parts lie as *l says. */
+void *tsa_state_section(const struct tsa_state *s, const struct tsa_layout *l, size_t elem,
                       size_t layer, size_t kv_head);
-struct tsa_layer_head *tsa_state_layer(const struct tsa_state *s, size_t layer);
+struct tsa_layer_header *tsa_state_layer(const struct tsa_state *s, size_t layer);
 /* Does the state fit the plan? TSA_EINVAL, TSA_EFORMAT or TSA_EMISMATCH if not. `argument` names
- * it, `sequence` is its index or TSA_NO_SEQUENCE. Whoever writes sets head.fold = plan->chunk. */
+ * it, `sequence` is its index or TSA_NO_SEQUENCE. Whoever writes sets header.fold = plan->chunk. */
 #define TSA_NO_SEQUENCE SIZE_MAX
 enum tsa_status tsa_state_check(const struct tsa_plan *plan, const struct tsa_state *s,
                                 bool writing, const char *argument, size_t sequence,
@@ -136,10 +136,10 @@ enum tsa_status tsa_state_check(const struct tsa_plan *plan, const struct tsa_st
 enum tsa_status tsa_state_check_replaced(const struct tsa_plan *plan, const struct tsa_state *s,
                                          const char *argument, struct tsa_error *err);
 /* TSA_EINVAL if the plan has no such layer or kv head. */
-enum tsa_status tsa_check_block(const struct tsa_plan *plan, size_t layer, size_t kv_head,
+enum tsa_status tsa_check_section(const struct tsa_plan *plan, size_t layer, size_t kv_head,
                                 struct tsa_error *err);
-/* The parts of one block that count: sums of `features` features and w window tokens. */
-void tsa_block_copy(size_t elem, size_t d, size_t features, size_t w, void *dst,
+/* The parts of one section that count: sums of `features` features and w window tokens. */
+void tsa_section_copy(size_t elem, size_t d, size_t features, size_t w, void *dst,
                     const struct tsa_layout *dl, const void *src, const struct tsa_layout *sl);
 
 /* -- scratch of calls (workspace.c) ----------------------------------------------------------- */
@@ -160,27 +160,27 @@ size_t tsa_merge_scratch_bytes(const struct tsa_plan *plan);
 
 /* Keys of softmax that start afresh, at absolute positions; and the most tiles of queries that see
  * packed keys together, and of those keys. */
-#define TSA_SUPER_KEYS 4096
+#define TSA_SEGMENT_KEYS 4096
 #define TSA_SOFTMAX_TILES 8
-/* Super-blocks of a row whose sums wait in the scratch of a thread. */
-#define TSA_SOFTMAX_SLOTS 4
+/* Segments of a row whose sums wait in the scratch of a thread. */
+#define TSA_SOFTMAX_PARTS 4
 
 /* Softmax uses the same scratch in another way. Offsets in elements of T. */
-struct tsa_softmax_room {
+struct tsa_softmax_scratch {
     size_t queries, keys; /* of a range of queries, and packed keys that it sees; whole tiles */
     size_t qt;      /* [queries / tile][d][tile], or [token rows][d] */
     size_t kt, v;   /* [keys / tile][d][tile], [keys][ldv] */
     size_t weights; /* [tile][tile], or what softmax_decode asks for */
     size_t acc, max, den; /* [queries][ldv], [queries] twice: sums so far */
-    size_t part_acc, part_max, part_den; /* the same, of the super-block under way */
+    size_t part_acc, part_max, part_den; /* the same, of the segment under way */
     size_t shrink;  /* [tile] */
     size_t rows;    /* [tile][max(d, dv)]: rows of another dtype */
-    size_t slots, slot; /* [TSA_SOFTMAX_SLOTS][slot]: max, den, acc of token rows */
+    size_t parts, part; /* [TSA_SOFTMAX_PARTS][part]: max, den, acc of token rows */
     size_t total;
 };
 
 /* Offsets, in elements of T, of the parts of one thread's scratch: of the plan alone. */
-struct tsa_room {
+struct tsa_scratch {
     size_t queries; /* tokens that pass over the sums together, whole tiles */
     size_t heads;   /* query heads of one kv head that do so */
     size_t keys;    /* a chunk in whole tiles */
@@ -188,31 +188,31 @@ struct tsa_room {
     size_t qbase;   /* [heads][queries / tile][1 + mono.rows][tile] or [token rows][ld_base]: packed
                        queries and their lower monomials */
     size_t psi;     /* [block][tile], pairs of it, or [token rows][ld_psi] */
-    size_t acc;     /* [heads][queries][ldv], or [heads][queries / tile][dv][tile] if turned */
+    size_t acc;     /* [heads][queries][ldv], or [heads][queries / tile][dv][tile] if transposed */
     size_t den;     /* [heads][queries] */
     size_t weights; /* [chunk][TSA_TILE_TOKENS], or [token rows][chunk] for single tokens */
     size_t kbase;   /* [keys / tile][1 + mono.rows][tile] */
     size_t local;   /* [max(block, tile)][ldv]: sums of a chunk so far, or outputs of a tile */
-    size_t turned, vt, local_t; /* [tile][block] of phi, [keys / tile][dv][tile] of v,
-                                   [ldv][block] of local: only if the plan turns its updates */
+    size_t transposed, vt, local_t; /* [tile][block] of phi, [keys / tile][dv][tile] of v,
+                                   [ldv][block] of local: only if the plan transposes its updates */
     size_t ones;    /* [block]: their ones column */
     size_t psi_pairs; /* [token rows][ld_psi] */
-    size_t v_pairs;   /* [keys / 2][ldv], or [keys / tile][dv][tile / 2] if turned */
+    size_t v_pairs;   /* [keys / 2][ldv], or [keys / tile][dv][tile / 2] if transposed */
     size_t hi_pairs, ones_pairs; /* [block / 2][ldv], [block / 2] */
     size_t rows;    /* [queries][max(d, dv)]: rows of another dtype */
-    struct tsa_softmax_room softmax;
+    struct tsa_softmax_scratch softmax;
     size_t total; /* elements */
 };
 
 /* Query heads that decode a token together: their chains hide the latency of the fma. */
 #define TSA_TOKEN_ROWS 8
 /* One chunk of a wave: its sums, then the prefix before it, and its window. In elements. */
-struct tsa_slot {
+struct tsa_wave_chunk {
     size_t sums, ones, kt, v, total;
 };
 
 /* Sizes from the plan's shape; false if the bytes do not fit. */
-bool tsa_room_init(struct tsa_plan *plan);
+bool tsa_scratch_init(struct tsa_plan *plan);
 
 /* Blocks of features, of which none has features on both sides of plan->high. */
 size_t tsa_block_count(const struct tsa_plan *plan);
@@ -233,19 +233,19 @@ struct tsa_plan {
     size_t elem;              /* bytes of T */
     struct tsa_layout layout; /* of a state of this plan */
     size_t state_bytes;
-    struct tsa_room room;
-    struct tsa_slot slot;
-    size_t relay_slot;   /* elements for the accumulators of a chunk's queries; 0: too many */
+    struct tsa_scratch scratch;
+    struct tsa_wave_chunk wave_chunk;
+    size_t relay_chunk;   /* elements for the accumulators of a chunk's queries; 0: too many */
     size_t lanes;        /* of T in a vector */
-    bool turn_query;     /* tiles over the sums have lanes = tokens, not value columns */
-    bool turn_update;    /* tiles of their update have lanes = features */
-    bool large;          /* sums that do not stay in the second-level cache */
+    bool transpose_query;     /* tiles over the sums have lanes = tokens, not value columns */
+    bool transpose_update;    /* tiles of their update have lanes = features */
+    bool large;          /* sums that do not stay in L2 */
     size_t block;        /* features per block of the chunk loop (multiple of TSA_ROW_PAD), */
     size_t low_block;    /* and below high */
     enum tsa_compute compute; /* what runs: not TSA_COMPUTE_FASTEST */
     size_t high;              /* first feature whose products have bf16 operands; or mono.total */
-    const struct tsa_pairs_f32 *pairs; /* their kernels */
-    uint64_t kept;            /* what states of this plan have in head.pairs */
+    const struct tsa_pair_kernels_f32 *pair_kernels; /* their kernels */
+    uint64_t pair_degree;            /* what states of this plan have in header.pair_degree */
     size_t wave;         /* 0; tests want the whole team on each item: 1 in a relay, 2 and more in
                             waves of so many chunks */
     size_t coef_sets;    /* 1 or heads */
@@ -271,7 +271,7 @@ const struct tsa_isa *tsa_isa_at(size_t i);
 bool tsa_isa_usable(const struct tsa_isa *isa);
 /* The products of pairs for plans of a usable instruction set, and whether the CPU has instructions
  * for them. */
-const struct tsa_pairs_f32 *tsa_pairs_for(const struct tsa_isa *isa, bool *hardware);
+const struct tsa_pair_kernels_f32 *tsa_pair_kernels_for(const struct tsa_isa *isa, bool *hardware);
 /* NULL name: $TSA_ISA, else the best usable. */
 enum tsa_status tsa_isa_find(const char *name, const struct tsa_isa **isa, struct tsa_error *err);
 

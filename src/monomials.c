@@ -5,7 +5,7 @@
 #include "internal.h"
 
 /* Rows of base[] up to which degrees are stored rather than made again for each block: they are
- * read once per chunk and tile, and should come from the second-level cache. */
+ * read once per chunk and tile, and should come from L2. */
 #define MOST_STORED 1024
 
 void tsa_monomials_store(struct tsa_monomials *mono, size_t stored)

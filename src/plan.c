@@ -260,21 +260,21 @@ static enum tsa_status too_large(struct tsa_error *err, const struct tsa_plan *p
 }
 
 /* Which way round tiles lie; no part of the arithmetic, since products commute. Lanes of value
- * columns need no turning of features, but the last vector may be partly empty; and a single
+ * columns need no transpose of features, but the last vector may be partly empty; and a single
  * vector per row makes a tile that is bound by its loads. */
 static void choose_lanes(struct tsa_plan *p)
 {
     p->lanes = p->isa->lanes > 1 ? p->isa->lanes * sizeof(float) / p->elem : 1;
     const double padded = (double)tsa_round_up(p->dv, p->lanes);
-    p->turn_update = (double)p->dv < 0.85 * padded;
-    p->turn_query = p->lanes > 1 && (p->turn_update || p->dv <= p->lanes);
+    p->transpose_update = (double)p->dv < 0.85 * padded;
+    p->transpose_query = p->lanes > 1 && (p->transpose_update || p->dv <= p->lanes);
 }
 
 /* Does rounding the features from `high` on pay? With few of them a long call gains little, and a
  * decoding step loses more to the kernels that it calls (measured; doc/accuracy.md). */
 static bool mixed_is_faster(const struct tsa_plan *p, size_t high)
 {
-    return p->dtype == TSA_F32 && p->chunk % 2 == 0 && p->pairs->fast &&
+    return p->dtype == TSA_F32 && p->chunk % 2 == 0 && p->pair_kernels->fast &&
            p->mono.total - high >= 96;
 }
 
@@ -284,7 +284,7 @@ static void choose_compute(struct tsa_plan *p, const struct tsa_options *o)
     p->compute = TSA_COMPUTE_F32;
     p->high = p->mono.total;
     bool hardware;
-    p->pairs = tsa_pairs_for(p->isa, &hardware);
+    p->pair_kernels = tsa_pair_kernels_for(p->isa, &hardware);
     if (o->exact_degrees >= p->terms)
         return;
     const size_t high = p->mono.start[o->exact_degrees];
@@ -292,7 +292,7 @@ static void choose_compute(struct tsa_plan *p, const struct tsa_options *o)
         (o->compute == TSA_COMPUTE_FASTEST && mixed_is_faster(p, high))) {
         p->compute = TSA_COMPUTE_MIXED;
         p->high = high;
-        p->kept = 1 + o->exact_degrees;
+        p->pair_degree = 1 + o->exact_degrees;
     }
 }
 
@@ -332,10 +332,10 @@ static enum tsa_status set_scalars(struct tsa_plan *p, const struct tsa_options 
     choose_lanes(p);
     choose_compute(p, o);
     tsa_layout_init(&p->layout, p->d, p->dv, p->terms, p->chunk, p->elem,
-                    (size_t)p->kept);
+                    (size_t)p->pair_degree);
     p->state_bytes = tsa_state_bytes_exact(&p->layout, p->elem, p->kv_heads, p->layers);
     choose_block(p);
-    if (!tsa_room_init(p))
+    if (!tsa_scratch_init(p))
         return tsa_fail(err, TSA_EOVERFLOW, "chunk",
                         "the scratch of one thread does not fit in "
                         "memory");

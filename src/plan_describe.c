@@ -67,8 +67,8 @@ size_t tsa_plan_describe(const struct tsa_plan *plan, char *text, size_t size)
     line(&w, "compute: %s\n", compute_name(plan));
     line(&w, "exact_degrees: %u\n", tsa_plan_exact_degrees(plan));
     if (plan->compute == TSA_COMPUTE_MIXED)
-        line(&w, "bf16_products: %s%s\n", plan->pairs->name,
-             plan->pairs->fast ? "" : " (no faster than f32)");
+        line(&w, "bf16_products: %s%s\n", plan->pair_kernels->name,
+             plan->pair_kernels->fast ? "" : " (no faster than f32)");
     line(&w, "normalize: %s\n", plan->normalize == TSA_NORMALIZE_L2 ? "l2" : "none");
     line(&w, "isa: %s\n", plan->isa->name);
     line(&w, "threads: %d (%s)\n", plan->threads, plan->threads_reason);

@@ -14,7 +14,7 @@ static const char state_magic[8] = {'T', 'S', 'A', 's', 't', 'a', 't', '1'};
 /* -- layout ------------------------------------------------------------------------------- */
 
 void tsa_layout_init(struct tsa_layout *l, size_t d, size_t dv, size_t terms, size_t chunk,
-                     size_t elem, size_t pairs)
+                     size_t elem, size_t pair_degree)
 {
     size_t ones, rows;
     l->features = tsa_features(d, terms);
@@ -28,11 +28,11 @@ void tsa_layout_init(struct tsa_layout *l, size_t d, size_t dv, size_t terms, si
     l->ones_lo = l->ones_hi + ones;
     l->kt = l->ones_lo + ones;
     l->v = l->kt + d * l->ldk;
-    l->high = pairs == 0 ? l->features : pairs == 1 ? 0 : tsa_features(d, pairs - 1);
+    l->high = pair_degree == 0 ? l->features : pair_degree == 1 ? 0 : tsa_features(d, pair_degree - 1);
     rows = (l->features - l->high + 1) / 2;
-    l->pairs = l->v + chunk * l->ldv;
-    l->ones_pairs = l->pairs + rows * l->ldv;
-    l->head_elements = l->ones_pairs + tsa_round_up(rows, TSA_ROW_PAD);
+    l->hi_pairs = l->v + chunk * l->ldv;
+    l->ones_pairs = l->hi_pairs + rows * l->ldv;
+    l->section_elements = l->ones_pairs + tsa_round_up(rows, TSA_ROW_PAD);
 }
 
 static size_t element_bytes(uint32_t dtype)
@@ -42,9 +42,9 @@ static size_t element_bytes(uint32_t dtype)
 
 void tsa_state_layout(const struct tsa_state *s, struct tsa_layout *l)
 {
-    const struct tsa_state_head *head = &s->head;
-    tsa_layout_init(l, (size_t)head->d, (size_t)head->dv, head->terms, (size_t)head->chunk,
-                    element_bytes(head->dtype), (size_t)head->pairs);
+    const struct tsa_state_header *header = &s->header;
+    tsa_layout_init(l, (size_t)header->d, (size_t)header->dv, header->terms, (size_t)header->chunk,
+                    element_bytes(header->dtype), (size_t)header->pair_degree);
 }
 
 double tsa_state_bytes_double(size_t d, size_t dv, size_t terms, size_t chunk, size_t elem,
@@ -56,22 +56,22 @@ double tsa_state_bytes_double(size_t d, size_t dv, size_t terms, size_t chunk, s
         features += count;
     }
     double row = (double)dv + TSA_ALIGN / (double)elem;
-    double kept = pairs ? (features + 1) / 2 * (row + 1) + TSA_ROW_PAD : 0;
-    double head = 2 * features * (row + 1) + kept + 4 * TSA_ROW_PAD +
+    double pair_elements = pairs ? (features + 1) / 2 * (row + 1) + TSA_ROW_PAD : 0;
+    double head = 2 * features * (row + 1) + pair_elements + 4 * TSA_ROW_PAD +
                   (double)d * ((double)chunk + TSA_ROW_PAD) + (double)chunk * row;
     return (double)layers * ((double)kv_heads * head * (double)elem + 16) + 256;
 }
 
-static size_t blocks_offset(size_t layers)
+static size_t sections_offset(size_t layers)
 {
-    return tsa_round_up(sizeof(struct tsa_state_head), TSA_ALIGN) +
-           tsa_round_up(layers * sizeof(struct tsa_layer_head), TSA_ALIGN);
+    return tsa_round_up(sizeof(struct tsa_state_header), TSA_ALIGN) +
+           tsa_round_up(layers * sizeof(struct tsa_layer_header), TSA_ALIGN);
 }
 
 size_t tsa_state_bytes_exact(const struct tsa_layout *l, size_t elem, size_t kv_heads,
                              size_t layers)
 {
-    return blocks_offset(layers) + layers * kv_heads * l->head_elements * elem;
+    return sections_offset(layers) + layers * kv_heads * l->section_elements * elem;
 }
 
 /* The address inside a state, without its const: callers that only read keep their promise. */
@@ -80,18 +80,18 @@ static char *inside(const struct tsa_state *s, size_t offset)
     return (char *)(uintptr_t)s + offset;
 }
 
-void *tsa_state_block(const struct tsa_state *s, const struct tsa_layout *l, size_t elem,
+void *tsa_state_section(const struct tsa_state *s, const struct tsa_layout *l, size_t elem,
                       size_t layer, size_t kv_head)
 {
-    size_t index = layer * (size_t)s->head.kv_heads + kv_head;
-    return inside(s, blocks_offset((size_t)s->head.layers) + index * l->head_elements * elem);
+    size_t index = layer * (size_t)s->header.kv_heads + kv_head;
+    return inside(s, sections_offset((size_t)s->header.layers) + index * l->section_elements * elem);
 }
 
-struct tsa_layer_head *tsa_state_layer(const struct tsa_state *s, size_t layer)
+struct tsa_layer_header *tsa_state_layer(const struct tsa_state *s, size_t layer)
 {
-    size_t offset = tsa_round_up(sizeof(struct tsa_state_head), TSA_ALIGN);
-    return (struct tsa_layer_head *)(void *)inside(s,
-                                                   offset + layer * sizeof(struct tsa_layer_head));
+    size_t offset = tsa_round_up(sizeof(struct tsa_state_header), TSA_ALIGN);
+    return (struct tsa_layer_header *)(void *)inside(s,
+                                                   offset + layer * sizeof(struct tsa_layer_header));
 }
 
 /* -- does it fit? ------------------------------------------------------------------------- */
@@ -126,18 +126,18 @@ static enum tsa_status mismatch(struct tsa_error *err, struct name name, const c
     return status;
 }
 
-static bool is_state(const struct tsa_state_head *h)
+static bool is_state(const struct tsa_state_header *h)
 {
     return memcmp(h->magic, state_magic, sizeof state_magic) == 0 && h->terms >= 1 &&
            h->terms <= TSA_MAX_TERMS && h->chunk >= 1 && h->chunk <= TSA_MAX_CHUNK &&
            h->fold >= 1 && h->fold <= h->chunk &&
-           h->pairs <= (h->dtype == TSA_F32 ? h->terms : 0);
+           h->pair_degree <= (h->dtype == TSA_F32 ? h->terms : 0);
 }
 
 static size_t longest_window(const struct tsa_state *s)
 {
     uint64_t longest = 0;
-    for (size_t layer = 0; layer < (size_t)s->head.layers; layer++) {
+    for (size_t layer = 0; layer < (size_t)s->header.layers; layer++) {
         uint64_t window = tsa_state_layer(s, layer)->window;
         longest = window > longest ? window : longest;
     }
@@ -156,7 +156,7 @@ static enum tsa_status check_named(const struct tsa_plan *p, const struct tsa_st
         return misfit(err, name, TSA_EINVAL, "is NULL");
     if ((uintptr_t)s % TSA_ALIGN != 0)
         return misfit(err, name, TSA_EINVAL, "is not 64-byte aligned");
-    const struct tsa_state_head *h = &s->head;
+    const struct tsa_state_header *h = &s->header;
     if (!is_state(h))
         return misfit(err, name, TSA_EFORMAT, "is not a state of this version");
     const struct {
@@ -217,12 +217,12 @@ struct prefix {
 #define PREFIX_BYTES ((size_t)TSA_ALIGN)
 #define PREFIX_MIX 0x7453612d4f776e73u
 _Static_assert(sizeof(struct prefix) <= TSA_ALIGN, "the prefix keeps the state aligned");
-_Static_assert(sizeof(struct tsa_state_head) == 128, "states have the same form everywhere");
+_Static_assert(sizeof(struct tsa_state_header) == 128, "states have the same form everywhere");
 
 /* Zeros become a state without tokens. */
 static void make_empty(const struct tsa_plan *p, struct tsa_state *s)
 {
-    struct tsa_state_head *h = &s->head;
+    struct tsa_state_header *h = &s->header;
     memcpy(h->magic, state_magic, sizeof state_magic);
     h->arithmetic = TSA_ARITHMETIC_VERSION;
     h->dtype = (uint32_t)p->dtype;
@@ -233,7 +233,7 @@ static void make_empty(const struct tsa_plan *p, struct tsa_state *s)
     h->kv_heads = p->kv_heads;
     h->layers = p->layers;
     h->chunk = h->fold = p->chunk;
-    h->pairs = p->kept;
+    h->pair_degree = p->pair_degree;
     h->bytes = p->state_bytes;
 }
 
@@ -244,7 +244,7 @@ size_t tsa_state_bytes(const struct tsa_plan *plan)
 
 size_t tsa_state_size(const struct tsa_state *state)
 {
-    return state ? (size_t)state->head.bytes : 0;
+    return state ? (size_t)state->header.bytes : 0;
 }
 
 enum tsa_status tsa_state_create(const struct tsa_plan *plan, struct tsa_state **state,
@@ -264,8 +264,8 @@ enum tsa_status tsa_state_create(const struct tsa_plan *plan, struct tsa_state *
     struct prefix *prefix = (struct prefix *)(void *)zeros;
     struct tsa_state *s = (struct tsa_state *)(void *)(zeros + PREFIX_BYTES);
     make_empty(plan, s);
-    s->head.owner = (uint64_t)(uintptr_t)s;
-    prefix->mark = s->head.owner ^ PREFIX_MIX;
+    s->header.owner = (uint64_t)(uintptr_t)s;
+    prefix->mark = s->header.owner ^ PREFIX_MIX;
     prefix->bytes = bytes;
     prefix->memory = memory;
     prefix->allocator = plan->allocator;
@@ -300,16 +300,16 @@ enum tsa_status tsa_state_init(const struct tsa_plan *plan, void *memory, size_t
 void tsa_state_destroy(struct tsa_state *state)
 {
     /* A state that was moved by memcpy carries the address of where it came from. */
-    if (!state || state->head.owner != (uint64_t)(uintptr_t)state)
+    if (!state || state->header.owner != (uint64_t)(uintptr_t)state)
         return;
     struct prefix *prefix = (struct prefix *)(void *)((char *)state - PREFIX_BYTES);
-    if (prefix->mark != (state->head.owner ^ PREFIX_MIX))
+    if (prefix->mark != (state->header.owner ^ PREFIX_MIX))
         return;
     struct tsa_allocator allocator = prefix->allocator;
     void *memory = prefix->memory;
     size_t bytes = prefix->bytes;
     prefix->mark = 0;
-    state->head.owner = 0;
+    state->header.owner = 0;
     tsa_release(&allocator, memory, bytes);
 }
 
@@ -321,22 +321,22 @@ enum tsa_status tsa_state_reset(const struct tsa_plan *plan, struct tsa_state *s
         return status;
     struct tsa_layout l;
     tsa_state_layout(state, &l);
-    size_t head = sizeof(struct tsa_state_head);
+    size_t head = sizeof(struct tsa_state_header);
     memset(inside(state, head), 0,
            tsa_state_bytes_exact(&l, plan->elem, plan->kv_heads, plan->layers) - head);
-    state->head.fold = plan->chunk;
+    state->header.fold = plan->chunk;
     return tsa_succeed(err);
 }
 
 /* -- copying, comparing, looking ---------------------------------------------------------- */
 
-/* memcpy of count elements at the same place of two blocks whose parts start elsewhere. */
+/* memcpy of count elements at the same place of two sections whose parts start elsewhere. */
 static void copy_part(size_t elem, void *dst, size_t at, const void *src, size_t from, size_t count)
 {
     memcpy((char *)dst + at * elem, (const char *)src + from * elem, count * elem);
 }
 
-void tsa_block_copy(size_t elem, size_t d, size_t features, size_t w, void *dst,
+void tsa_section_copy(size_t elem, size_t d, size_t features, size_t w, void *dst,
                     const struct tsa_layout *dl, const void *src, const struct tsa_layout *sl)
 {
     copy_part(elem, dst, dl->hi, src, sl->hi, features * sl->ldv);
@@ -368,14 +368,14 @@ enum tsa_status tsa_state_copy(const struct tsa_plan *plan, struct tsa_state *ds
         *tsa_state_layer(dst, layer) = *tsa_state_layer(src, layer);
         size_t w = tsa_state_window(src, layer);
         for (size_t g = 0; g < plan->kv_heads; g++)
-            tsa_block_copy(plan->elem, plan->d, plan->mono.total, w,
-                           tsa_state_block(dst, &dl, plan->elem, layer, g), &dl,
-                           tsa_state_block(src, &sl, plan->elem, layer, g), &sl);
+            tsa_section_copy(plan->elem, plan->d, plan->mono.total, w,
+                           tsa_state_section(dst, &dl, plan->elem, layer, g), &dl,
+                           tsa_state_section(src, &sl, plan->elem, layer, g), &sl);
         for (size_t g = 0; g < plan->kv_heads; g++)
             tsa_state_round(plan, dst, layer, g, 0, 1);
     }
     tsa_fpenv_leave(saved);
-    dst->head.fold = plan->chunk;
+    dst->header.fold = plan->chunk;
     return tsa_succeed(err);
 }
 
@@ -383,30 +383,30 @@ void tsa_state_round(const struct tsa_plan *plan, const struct tsa_state *s, siz
                      size_t kv_head, size_t part, size_t parts)
 {
     struct tsa_layout l;
-    if (s->head.pairs == 0)
+    if (s->header.pair_degree == 0)
         return;
     tsa_state_layout(s, &l);
-    float *block = tsa_state_block(s, &l, sizeof *block, layer, kv_head);
+    float *section = tsa_state_section(s, &l, sizeof *section, layer, kv_head);
     const size_t pairs = (l.features - l.high + 1) / 2, last = l.features - l.high;
     const size_t p0 = pairs * part / parts, p1 = pairs * (part + 1) / parts;
     const size_t end = 2 * p1 < last ? 2 * p1 : last, rows = end - 2 * p0;
     const ptrdiff_t ldv = (ptrdiff_t)l.ldv;
-    plan->pairs->pair_rows(rows, l.ldv, block + l.hi + (l.high + 2 * p0) * l.ldv, ldv,
-                           block + l.pairs + p0 * l.ldv, ldv);
+    plan->pair_kernels->pair_rows(rows, l.ldv, section + l.hi + (l.high + 2 * p0) * l.ldv, ldv,
+                           section + l.hi_pairs + p0 * l.ldv, ldv);
     if (part == 0)
-        plan->pairs->pair_cols(1, last, block + l.ones_hi + l.high, 0, block + l.ones_pairs, 0);
+        plan->pair_kernels->pair_cols(1, last, section + l.ones_hi + l.high, 0, section + l.ones_pairs, 0);
 }
 
 uint64_t tsa_state_tokens(const struct tsa_state *state, size_t layer)
 {
-    if (!state || layer >= state->head.layers)
+    if (!state || layer >= state->header.layers)
         return 0;
     return tsa_state_layer(state, layer)->tokens;
 }
 
 size_t tsa_state_window(const struct tsa_state *state, size_t layer)
 {
-    if (!state || layer >= state->head.layers)
+    if (!state || layer >= state->header.layers)
         return 0;
     return (size_t)tsa_state_layer(state, layer)->window;
 }
@@ -454,8 +454,8 @@ enum tsa_status tsa_state_equal(const struct tsa_plan *plan, const struct tsa_st
         same = tsa_state_tokens(a, layer) == tsa_state_tokens(b, layer) &&
                w == tsa_state_window(b, layer);
         for (size_t g = 0; g < plan->kv_heads && same; g++)
-            same = same_block(plan, w, tsa_state_block(a, &la, plan->elem, layer, g), &la,
-                              tsa_state_block(b, &lb, plan->elem, layer, g), &lb);
+            same = same_block(plan, w, tsa_state_section(a, &la, plan->elem, layer, g), &la,
+                              tsa_state_section(b, &lb, plan->elem, layer, g), &lb);
     }
     *equal = same;
     return tsa_succeed(err);
@@ -469,25 +469,25 @@ enum tsa_status tsa_state_view(const struct tsa_plan *plan, const struct tsa_sta
         return tsa_fail(err, TSA_EINVAL, "view", "view is NULL");
     enum tsa_status status = check(plan, state, USE_READ, "state", err);
     if (status == TSA_OK)
-        status = tsa_check_block(plan, layer, kv_head, err);
+        status = tsa_check_section(plan, layer, kv_head, err);
     if (status != TSA_OK)
         return status;
     struct tsa_layout l;
     tsa_state_layout(state, &l);
-    const char *block = tsa_state_block(state, &l, plan->elem, layer, kv_head);
+    const char *section = tsa_state_section(state, &l, plan->elem, layer, kv_head);
     view->dtype = plan->dtype;
     view->features = plan->mono.total;
     view->value_dim = plan->dv;
     view->stride = (ptrdiff_t)l.ldv;
-    view->hi = block + l.hi * plan->elem;
-    view->lo = block + l.lo * plan->elem;
-    view->ones_hi = block + l.ones_hi * plan->elem;
-    view->ones_lo = block + l.ones_lo * plan->elem;
+    view->hi = section + l.hi * plan->elem;
+    view->lo = section + l.lo * plan->elem;
+    view->ones_hi = section + l.ones_hi * plan->elem;
+    view->ones_lo = section + l.ones_lo * plan->elem;
     view->tokens = tsa_state_tokens(state, layer) - tsa_state_window(state, layer);
     return tsa_succeed(err);
 }
 
-enum tsa_status tsa_check_block(const struct tsa_plan *plan, size_t layer, size_t kv_head,
+enum tsa_status tsa_check_section(const struct tsa_plan *plan, size_t layer, size_t kv_head,
                                 struct tsa_error *err)
 {
     bool bad_layer = layer >= plan->layers;

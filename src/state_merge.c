@@ -23,7 +23,7 @@ static bool scratch_sizes(const struct tsa_plan *p, struct scratch_sizes *s)
         !tsa_size_mul(TSA_TILE_TOKENS / 2, block + p->layout.ldv, &s->pairs))
         return false;
     s->ones = block + TSA_ROW_PAD;
-    return tsa_size_mul(p->mono.rows, p->room.keys, &s->base) &&
+    return tsa_size_mul(p->mono.rows, p->scratch.keys, &s->base) &&
            tsa_size_mul(block, p->layout.ldv, &s->sums) && tsa_size_mul(s->sums, 3, &sum) &&
            tsa_size_add(sum, 3 * s->ones + s->phi, &sum) && tsa_size_add(sum, s->pairs, &sum) &&
            tsa_size_add(sum, s->base, &s->total);
@@ -62,18 +62,18 @@ static size_t first_with_tokens(const struct reduction *r, size_t from, size_t t
 }
 
 /* Only f32 plans have any. */
-#define TSA_PAIRS_OF(p) ((const struct TSA_PAIRS *)(const void *)(p)->pairs)
+#define TSA_PAIR_KERNELS_OF(p) ((const struct TSA_PAIR_KERNELS *)(const void *)(p)->pair_kernels)
 
 #define T float
 #define TSA_KERNELS tsa_kernels_f32
-#define TSA_PAIRS tsa_pairs_f32
+#define TSA_PAIR_KERNELS tsa_pair_kernels_f32
 #define TSA_TABLE f32
 #define TSA_NAME(x) x##_f32
 #include "state_merge_tmpl.h"
 
 #define T double
 #define TSA_KERNELS tsa_kernels_f64
-#define TSA_PAIRS tsa_pairs_f64
+#define TSA_PAIR_KERNELS tsa_pair_kernels_f64
 #define TSA_TABLE f64
 #define TSA_NAME(x) x##_f64
 #include "state_merge_tmpl.h"
@@ -95,19 +95,19 @@ static void merge_layer(const struct tsa_plan *p, struct tsa_state *dst,
                         const struct tsa_layout *dl, const struct tsa_state *src,
                         const struct tsa_layout *sl, size_t layer, void *scratch)
 {
-    struct tsa_layer_head *to = tsa_state_layer(dst, layer);
-    const struct tsa_layer_head from = *tsa_state_layer(src, layer);
+    struct tsa_layer_header *to = tsa_state_layer(dst, layer);
+    const struct tsa_layer_header from = *tsa_state_layer(src, layer);
     if (from.tokens == 0)
         return;
     for (size_t g = 0; g < p->kv_heads; g++) {
-        void *a = tsa_state_block(dst, dl, p->elem, layer, g);
-        const void *b = tsa_state_block(src, sl, p->elem, layer, g);
+        void *a = tsa_state_section(dst, dl, p->elem, layer, g);
+        const void *b = tsa_state_section(src, sl, p->elem, layer, g);
         if (to->tokens == 0)
-            tsa_block_copy(p->elem, p->d, p->mono.total, (size_t)from.window, a, dl, b, sl);
+            tsa_section_copy(p->elem, p->d, p->mono.total, (size_t)from.window, a, dl, b, sl);
         else if (p->dtype == TSA_F32)
-            merge_block_f32(p, a, dl, b, sl, (size_t)from.window, scratch);
+            merge_section_f32(p, a, dl, b, sl, (size_t)from.window, scratch);
         else
-            merge_block_f64(p, a, dl, b, sl, (size_t)from.window, scratch);
+            merge_section_f64(p, a, dl, b, sl, (size_t)from.window, scratch);
         tsa_state_round(p, dst, layer, g, 0, 1);
     }
     if (to->tokens == 0)
@@ -148,7 +148,7 @@ enum tsa_status tsa_state_merge(const struct tsa_plan *plan, struct tsa_state *d
     for (size_t layer = 0; layer < plan->layers; layer++)
         merge_layer(plan, dst, &dl, src, &sl, layer, scratch);
     tsa_fpenv_leave(saved);
-    dst->head.fold = plan->chunk;
+    dst->header.fold = plan->chunk;
     if (scratch)
         tsa_scratch_end(plan, ws, scratch, bytes);
     return tsa_succeed(err);
@@ -172,9 +172,9 @@ static void reduce_task(const void *argument, size_t thread, size_t index)
 static void reduce_windows(const struct reduction *r, size_t layer)
 {
     const struct tsa_plan *p = r->plan;
-    struct tsa_layer_head *to = tsa_state_layer(r->dst, layer);
+    struct tsa_layer_header *to = tsa_state_layer(r->dst, layer);
     const size_t first = first_with_tokens(r, 0, r->count, layer);
-    struct tsa_layer_head total = {0};
+    struct tsa_layer_header total = {0};
     for (size_t i = first; i < r->count; i++)
         total.tokens += tsa_state_layer(r->states[i], layer)->tokens;
     if (first < r->count) {
@@ -184,9 +184,9 @@ static void reduce_windows(const struct reduction *r, size_t layer)
         tsa_state_layout(s, &sl);
         total.window = tsa_state_layer(s, layer)->window;
         for (size_t g = 0; s != r->dst && g < p->kv_heads; g++)
-            tsa_block_copy(p->elem, p->d, 0, (size_t)total.window,
-                           tsa_state_block(r->dst, &dl, p->elem, layer, g), &dl,
-                           tsa_state_block(s, &sl, p->elem, layer, g), &sl);
+            tsa_section_copy(p->elem, p->d, 0, (size_t)total.window,
+                           tsa_state_section(r->dst, &dl, p->elem, layer, g), &dl,
+                           tsa_state_section(s, &sl, p->elem, layer, g), &sl);
     }
     *to = total;
 }
@@ -255,7 +255,7 @@ enum tsa_status tsa_state_reduce(const struct tsa_plan *plan, struct tsa_state *
             tsa_state_round(plan, dst, layer, g, 0, 1);
     }
     tsa_fpenv_leave(saved);
-    dst->head.fold = plan->chunk;
+    dst->header.fold = plan->chunk;
     tsa_release(&plan->allocator, memory, bytes);
     return tsa_succeed(err);
 }
@@ -267,7 +267,7 @@ static enum tsa_status check_export(const struct tsa_plan *p, const struct tsa_s
 {
     enum tsa_status status = tsa_state_check(p, state, false, "state", TSA_NO_SEQUENCE, err);
     if (status == TSA_OK)
-        status = tsa_check_block(p, layer, kv_head, err);
+        status = tsa_check_section(p, layer, kv_head, err);
     if (status != TSA_OK)
         return status;
     if (degree >= p->terms) {
@@ -312,12 +312,12 @@ enum tsa_status tsa_state_export(const struct tsa_plan *plan, const struct tsa_s
         tsa_tuple_first(tuple, plan->d, degree);
     }
     tsa_state_layout(state, &l);
-    const void *block = tsa_state_block(state, &l, plan->elem, layer, kv_head);
+    const void *section = tsa_state_section(state, &l, plan->elem, layer, kv_head);
     struct tsa_fpenv saved = tsa_fpenv_enter();
     if (plan->dtype == TSA_F32)
-        export_block_f32(plan, block, &l, w, degree, tuple, scratch, out, stride);
+        export_section_f32(plan, section, &l, w, degree, tuple, scratch, out, stride);
     else
-        export_block_f64(plan, block, &l, w, degree, tuple, scratch, out, stride);
+        export_section_f64(plan, section, &l, w, degree, tuple, scratch, out, stride);
     tsa_fpenv_leave(saved);
     if (scratch)
         tsa_scratch_end(plan, NULL, scratch, bytes);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Sums of a kv head with its open window folded in, block by block of features; merging and
+/* Sums of a kv head with its open window folded in, feature block by feature block; merging and
  * export, which read them. Included once with T = float and once with T = double; TSA_TABLE is
  * the member of struct tsa_isa, TSA_NAME(x) the name of a function for this T. */
 
@@ -26,8 +26,8 @@ static void TSA_NAME(carve)(const struct tsa_plan *p, T *scratch, struct TSA_NAM
     a->ones_local = a->ones_lo + s.ones;
 }
 
-/* The lower degrees of the window's keys, once per block of a state. */
-static void TSA_NAME(window_base)(const struct tsa_plan *p, const T *block,
+/* The lower degrees of the window's keys, once per section of a state. */
+static void TSA_NAME(window_base)(const struct tsa_plan *p, const T *section,
                                   const struct tsa_layout *l, size_t w,
                                   const struct TSA_NAME(arrays) * a)
 {
@@ -35,20 +35,20 @@ static void TSA_NAME(window_base)(const struct tsa_plan *p, const T *block,
         size_t n = w - t < TSA_TILE_TOKENS ? w - t : TSA_TILE_TOKENS;
         T *base = a->base + t * p->mono.rows;
         for (size_t i = 0; i < p->d; i++)
-            memcpy(base + i * TSA_TILE_TOKENS, block + l->kt + i * l->ldk + t, n * sizeof(T));
+            memcpy(base + i * TSA_TILE_TOKENS, section + l->kt + i * l->ldk + t, n * sizeof(T));
         p->isa->TSA_TABLE->base_t(&p->mono, n, base, TSA_TILE_TOKENS);
     }
 }
 
-/* Features f0..f1-1 of a block. */
+/* Features f0..f1-1 of a section. */
 struct TSA_NAME(rows) {
     T *hi, *lo, *ones_hi, *ones_lo;
 };
 
-static struct TSA_NAME(rows) TSA_NAME(rows_of)(T *block, const struct tsa_layout *l, size_t f0)
+static struct TSA_NAME(rows) TSA_NAME(rows_of)(T *section, const struct tsa_layout *l, size_t f0)
 {
-    return (struct TSA_NAME(rows)){block + l->hi + f0 * l->ldv, block + l->lo + f0 * l->ldv,
-                                   block + l->ones_hi + f0, block + l->ones_lo + f0};
+    return (struct TSA_NAME(rows)){section + l->hi + f0 * l->ldv, section + l->lo + f0 * l->ldv,
+                                   section + l->ones_hi + f0, section + l->ones_lo + f0};
 }
 static void TSA_NAME(copy_rows)(const struct TSA_NAME(rows) * to,
                                 const struct TSA_NAME(rows) * from, size_t count, size_t ldv)
@@ -60,7 +60,7 @@ static void TSA_NAME(copy_rows)(const struct TSA_NAME(rows) * to,
 }
 
 /* A window of w >= 1 tokens, whose base is in *a, is folded into these rows as one short chunk. */
-static void TSA_NAME(fold_window)(const struct tsa_plan *p, const T *block,
+static void TSA_NAME(fold_window)(const struct tsa_plan *p, const T *section,
                                   const struct tsa_layout *l, size_t w, size_t f0, size_t f1,
                                   const struct TSA_NAME(arrays) * a,
                                   const struct TSA_NAME(rows) * rows)
@@ -72,38 +72,38 @@ static void TSA_NAME(fold_window)(const struct tsa_plan *p, const T *block,
         size_t n = w - t < TSA_TILE_TOKENS ? w - t : TSA_TILE_TOKENS;
         k->psi_t(&p->mono, f0, f1, n, a->base + t * p->mono.rows, TSA_TILE_TOKENS, NULL,
                  a->phi, TSA_TILE_TOKENS);
-        const T *v = block + l->v + t * l->ldv;
+        const T *v = section + l->v + t * l->ldv;
         if (f0 < p->high) {
-            k->turn(count, n, a->phi, TSA_TILE_TOKENS, a->ones_local, t == 0, NULL, 0);
+            k->transpose(count, n, a->phi, TSA_TILE_TOKENS, a->ones_local, t == 0, NULL, 0);
             k->update(count, l->ldv, n, a->phi, v, ldv, a->local, ldv, t == 0, NULL);
             continue;
         }
-        const struct TSA_PAIRS *pairs = TSA_PAIRS_OF(p);
+        const struct TSA_PAIR_KERNELS *pairs = TSA_PAIR_KERNELS_OF(p);
         const size_t half = (n + 1) / 2;
         T *v_pairs = a->pairs + p->block * (TSA_TILE_TOKENS / 2);
         pairs->pair_cols(count, n, a->phi, TSA_TILE_TOKENS, a->pairs, TSA_TILE_TOKENS / 2);
         pairs->pair_rows(n, l->ldv, v, ldv, v_pairs, ldv);
-        pairs->turn(count, half, a->pairs, TSA_TILE_TOKENS / 2, a->ones_local, t == 0, NULL, 0);
+        pairs->transpose(count, half, a->pairs, TSA_TILE_TOKENS / 2, a->ones_local, t == 0, NULL, 0);
         pairs->update(count, l->ldv, half, a->pairs, v_pairs, ldv, a->local, ldv, t == 0, NULL);
     }
     k->fold(sums, rows->hi, rows->lo, a->local, NULL);
     k->fold(count, rows->ones_hi, rows->ones_lo, a->ones_local, NULL);
 }
 
-/* (hi, lo) and (ones_hi, ones_lo) of *a become features f0..f1-1 of the block, its window folded
+/* (hi, lo) and (ones_hi, ones_lo) of *a become features f0..f1-1 of the section, its window folded
  * in. */
-static void TSA_NAME(folded)(const struct tsa_plan *p, const T *block, const struct tsa_layout *l,
+static void TSA_NAME(folded)(const struct tsa_plan *p, const T *section, const struct tsa_layout *l,
                              size_t w, size_t f0, size_t f1, const struct TSA_NAME(arrays) * a)
 {
     const struct TSA_NAME(rows) from =
-        TSA_NAME(rows_of)((T *)(uintptr_t)block, l, f0); /* only read */
+        TSA_NAME(rows_of)((T *)(uintptr_t)section, l, f0); /* only read */
     const struct TSA_NAME(rows) to = {a->hi, a->lo, a->ones_hi, a->ones_lo};
     TSA_NAME(copy_rows)(&to, &from, f1 - f0, l->ldv);
-    TSA_NAME(fold_window)(p, block, l, w, f0, f1, a, &to);
+    TSA_NAME(fold_window)(p, section, l, w, f0, f1, a, &to);
 }
 
 /* Add src's history to the sums of dst; src may be dst. scratch is NULL if w = 0. */
-static void TSA_NAME(merge_block)(const struct tsa_plan *p, void *to, const struct tsa_layout *dl,
+static void TSA_NAME(merge_section)(const struct tsa_plan *p, void *to, const struct tsa_layout *dl,
                                   const void *from, const struct tsa_layout *sl, size_t w,
                                   void *scratch)
 {
@@ -151,25 +151,25 @@ static void TSA_NAME(export_rows)(size_t count, size_t dv, size_t ldv, const T *
     }
 }
 
-static void TSA_NAME(export_block)(const struct tsa_plan *p, const void *from,
+static void TSA_NAME(export_section)(const struct tsa_plan *p, const void *from,
                                    const struct tsa_layout *l, size_t w, size_t degree,
                                    struct tsa_tuple *tuple, void *scratch, double *out,
                                    ptrdiff_t stride)
 {
-    const T *block = from;
+    const T *section = from;
     size_t start = p->mono.start[degree], end = p->mono.start[degree + 1];
     if (w == 0) {
         TSA_NAME(export_rows)
-        (end - start, p->dv, l->ldv, block + l->hi + start * l->ldv, block + l->lo + start * l->ldv,
-         block + l->ones_hi + start, block + l->ones_lo + start, tuple, out, stride);
+        (end - start, p->dv, l->ldv, section + l->hi + start * l->ldv, section + l->lo + start * l->ldv,
+         section + l->ones_hi + start, section + l->ones_lo + start, tuple, out, stride);
         return;
     }
     struct TSA_NAME(arrays) a;
     TSA_NAME(carve)(p, scratch, &a);
-    TSA_NAME(window_base)(p, block, l, w, &a);
+    TSA_NAME(window_base)(p, section, l, w, &a);
     for (size_t f0 = start; f0 < end; f0 += p->block) {
         size_t f1 = end - f0 < p->block ? end : f0 + p->block;
-        TSA_NAME(folded)(p, block, l, w, f0, f1, &a);
+        TSA_NAME(folded)(p, section, l, w, f0, f1, &a);
         TSA_NAME(export_rows)
         (f1 - f0, p->dv, l->ldv, a.hi, a.lo, a.ones_hi, a.ones_lo, tuple,
          out + (ptrdiff_t)(f0 - start) * stride, stride);
@@ -199,7 +199,7 @@ static void TSA_NAME(reduce_rows)(const struct reduction *r, T *scratch, const s
         const struct tsa_state *s = r->states[from];
         tsa_state_layout(s, &l);
         const struct TSA_NAME(rows) own = TSA_NAME(rows_of)(
-            tsa_state_block(s, &l, sizeof(T), at->layer, at->kv_head), &l, at->f0);
+            tsa_state_section(s, &l, sizeof(T), at->layer, at->kv_head), &l, at->f0);
         TSA_NAME(copy_rows)(&rows, &own, count, l.ldv);
         return;
     }
@@ -217,11 +217,11 @@ static void TSA_NAME(reduce_rows)(const struct reduction *r, T *scratch, const s
     const size_t w = tsa_state_window(s, at->layer);
     tsa_state_layout(s, &l);
     if (w > 0) {
-        const T *block = tsa_state_block(s, &l, sizeof(T), at->layer, at->kv_head);
+        const T *section = tsa_state_section(s, &l, sizeof(T), at->layer, at->kv_head);
         struct TSA_NAME(arrays) a;
         TSA_NAME(carve)(p, scratch, &a);
-        TSA_NAME(window_base)(p, block, &l, w, &a);
-        TSA_NAME(fold_window)(p, block, &l, w, at->f0, at->f1, &a, &more);
+        TSA_NAME(window_base)(p, section, &l, w, &a);
+        TSA_NAME(fold_window)(p, section, &l, w, at->f0, at->f1, &a, &more);
     }
     const struct TSA_KERNELS *k = p->isa->TSA_TABLE;
     k->merge(count * l.ldv, rows.hi, rows.lo, more.hi, more.lo);
@@ -235,12 +235,12 @@ static void TSA_NAME(reduce_range)(const struct reduction *r, void *scratch, con
     tsa_state_layout(r->dst, &l);
     const struct TSA_NAME(rows) rows = TSA_NAME(level)(r, scratch, 0);
     const struct TSA_NAME(rows) to = TSA_NAME(rows_of)(
-        tsa_state_block(r->dst, &l, sizeof(T), at->layer, at->kv_head), &l, at->f0);
+        tsa_state_section(r->dst, &l, sizeof(T), at->layer, at->kv_head), &l, at->f0);
     TSA_NAME(copy_rows)(&to, &rows, at->f1 - at->f0, l.ldv);
 }
 
 #undef T
-#undef TSA_PAIRS
+#undef TSA_PAIR_KERNELS
 #undef TSA_KERNELS
 #undef TSA_TABLE
 #undef TSA_NAME

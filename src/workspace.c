@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Scratch memory: what the team shares, one room per thread, then what it needs to work on an item
+/* Scratch memory: what the team shares, one scratch per thread, then what it needs to work on an item
  * together. */
 #include "config.h"
 
@@ -10,7 +10,7 @@
 struct tsa_workspace {
     char magic[8];
     uint64_t threads;
-    uint64_t room, together; /* elements: a workspace serves plans that need no more */
+    uint64_t scratch, together; /* elements: a workspace serves plans that need no more */
     uint64_t elem;
     uint64_t capacity; /* bytes after this head */
     uint64_t bytes;    /* allocated by the library, else 0 */
@@ -22,17 +22,17 @@ static const char workspace_magic[8] = "tsawork";
 /* Most tokens that pass over the sums together: as many as keep a pass over sums that lie in memory
  * bound by arithmetic. */
 #define MOST_QUERIES 512
-/* High parts beyond these bytes, with the low parts, do not stay in a second-level cache: they are
- * asked for ahead, and read once for several query heads, whose accumulators and monomials may take
+/* High parts beyond these bytes, with the low parts, do not stay in L2: they are
+ * prefetched, and read once for several query heads, whose accumulators and monomials may take
  * some memory. */
 #define LARGE_SUMS ((size_t)384 << 10)
 #define MOST_HEADS_BYTES ((size_t)8 << 20)
-/* Memory that the slots of a wave or of a relay may take. */
+/* Memory that the chunks of a wave or of a relay may take. */
 #define MOST_TOGETHER_BYTES ((size_t)256 << 20)
 /* Fewer features per stage of a relay cost more than a wave's traffic. */
 #define STAGE_FEATURES 24
-/* Tokens of a group of chunks that moves from stage to stage, at most. */
-#define GROUP_TOKENS 1024
+/* Tokens of the chunks that move from stage to stage in a step, at most. */
+#define STEP_TOKENS 1024
 
 /* Append n*m elements, aligned; false on overflow. */
 static bool add(size_t *total, size_t *offset, size_t n, size_t m)
@@ -61,13 +61,13 @@ static size_t heads_together(const struct tsa_plan *plan, size_t queries)
 static size_t softmax_tiles(const struct tsa_plan *plan, size_t bytes, size_t row)
 {
     const size_t fit = bytes / plan->elem / TSA_TILE_TOKENS / row;
-    size_t tiles = 1; /* a power of two: super-blocks are whole groups */
+    size_t tiles = 1; /* a power of two: segments are whole numbers of them */
     while (2 * tiles <= fit && 2 * tiles <= TSA_SOFTMAX_TILES)
         tiles *= 2;
     return tiles * TSA_TILE_TOKENS;
 }
 
-static bool softmax_room_init(const struct tsa_plan *plan, struct tsa_softmax_room *r)
+static bool softmax_scratch_init(const struct tsa_plan *plan, struct tsa_softmax_scratch *r)
 {
     const size_t tile = TSA_TILE_TOKENS, ldv = plan->layout.ldv, d = plan->d;
     const size_t widest = d > plan->dv ? d : plan->dv;
@@ -77,7 +77,7 @@ static bool softmax_room_init(const struct tsa_plan *plan, struct tsa_softmax_ro
     size_t weights;
     if (!tsa_size_mul(d, 3 * TSA_MAX_LANES, &weights) ||
         !tsa_size_add(weights, 3 * tile, &weights) ||
-        !tsa_size_mul(TSA_TOKEN_ROWS, ldv + 2, &r->slot))
+        !tsa_size_mul(TSA_TOKEN_ROWS, ldv + 2, &r->part))
         return false;
     weights = weights > tile * tile ? weights : tile * tile;
     return add(&r->total, &r->qt, r->queries, d) && add(&r->total, &r->kt, r->keys, d) &&
@@ -88,71 +88,71 @@ static bool softmax_room_init(const struct tsa_plan *plan, struct tsa_softmax_ro
            add(&r->total, &r->part_max, r->queries, 1) &&
            add(&r->total, &r->part_den, r->queries, 1) && add(&r->total, &r->shrink, tile, 1) &&
            add(&r->total, &r->rows, tile, widest) &&
-           add(&r->total, &r->slots, TSA_SOFTMAX_SLOTS, r->slot);
+           add(&r->total, &r->parts, TSA_SOFTMAX_PARTS, r->part);
 }
 
-bool tsa_room_init(struct tsa_plan *plan)
+bool tsa_scratch_init(struct tsa_plan *plan)
 {
     const size_t spill = 2 * TSA_MAX_LANES, tile = TSA_TILE_TOKENS;
     const size_t chunk = tsa_round_up(plan->chunk, TSA_ROW_PAD);
     const struct tsa_layout *l = &plan->layout;
-    struct tsa_room *room = &plan->room;
-    memset(room, 0, sizeof *room);
+    struct tsa_scratch *scratch = &plan->scratch;
+    memset(scratch, 0, sizeof *scratch);
     plan->large = plan->mono.total * l->ldv * plan->elem > LARGE_SUMS; /* fits: a state does */
-    room->keys = tsa_round_up(plan->chunk, tile);
-    room->queries = room->keys < MOST_QUERIES ? room->keys : MOST_QUERIES;
-    room->heads = heads_together(plan, room->queries);
-    room->ld_base = tsa_round_up(plan->mono.lower, TSA_ROW_PAD) + spill;
-    room->ld_psi = tsa_round_up(plan->mono.total, TSA_ROW_PAD) + spill;
+    scratch->keys = tsa_round_up(plan->chunk, tile);
+    scratch->queries = scratch->keys < MOST_QUERIES ? scratch->keys : MOST_QUERIES;
+    scratch->heads = heads_together(plan, scratch->queries);
+    scratch->ld_base = tsa_round_up(plan->mono.lower, TSA_ROW_PAD) + spill;
+    scratch->ld_psi = tsa_round_up(plan->mono.total, TSA_ROW_PAD) + spill;
     const size_t widest = plan->d > plan->dv ? plan->d : plan->dv;
-    const size_t tokens = room->heads * room->queries;
+    const size_t tokens = scratch->heads * scratch->queries;
     const bool mixed = plan->high < plan->mono.total;
     size_t base, token_base, psi, token_psi, weights, token_weights;
     if (!tsa_size_mul(plan->mono.rows + 1, tokens, &base) ||
-        !tsa_size_mul(TSA_TOKEN_ROWS, room->ld_base, &token_base) ||
+        !tsa_size_mul(TSA_TOKEN_ROWS, scratch->ld_base, &token_base) ||
         !tsa_size_mul(plan->block, tile, &psi) ||
-        !tsa_size_mul(TSA_TOKEN_ROWS, room->ld_psi, &token_psi) ||
+        !tsa_size_mul(TSA_TOKEN_ROWS, scratch->ld_psi, &token_psi) ||
         !tsa_size_mul(chunk, tile, &weights) ||
         !tsa_size_mul(chunk, TSA_TOKEN_ROWS, &token_weights) ||
-        !add(&room->total, &room->qbase, base > token_base ? base : token_base, 1) ||
-        !add(&room->total, &room->psi, psi > token_psi ? psi : token_psi, 1) ||
-        !add(&room->total, &room->acc, tokens, l->ldv) ||
-        !add(&room->total, &room->den, tokens, 1) ||
-        !add(&room->total, &room->weights, weights > token_weights ? weights : token_weights, 1) ||
-        !add(&room->total, &room->kbase, plan->mono.rows + 1, room->keys) ||
-        !add(&room->total, &room->local, plan->block > tile ? plan->block : tile, l->ldv) ||
-        !add(&room->total, &room->turned, plan->turn_update ? tile : 0, plan->block) ||
-        !add(&room->total, &room->vt, plan->turn_update ? room->keys : 0, plan->dv) ||
-        !add(&room->total, &room->local_t, plan->turn_update ? plan->block : 0, l->ldv) ||
-        !add(&room->total, &room->ones, plan->block + TSA_ROW_PAD, 1) ||
-        !add(&room->total, &room->psi_pairs, mixed ? token_psi : 0, 1) ||
-        !add(&room->total, &room->v_pairs, mixed ? room->keys / 2 : 0, l->ldv) ||
-        !add(&room->total, &room->hi_pairs, mixed ? plan->block / 2 : 0, l->ldv) ||
-        !add(&room->total, &room->ones_pairs, mixed ? plan->block / 2 + TSA_ROW_PAD : 0, 1) ||
-        !add(&room->total, &room->rows, room->queries, widest) ||
-        !softmax_room_init(plan, &room->softmax))
+        !add(&scratch->total, &scratch->qbase, base > token_base ? base : token_base, 1) ||
+        !add(&scratch->total, &scratch->psi, psi > token_psi ? psi : token_psi, 1) ||
+        !add(&scratch->total, &scratch->acc, tokens, l->ldv) ||
+        !add(&scratch->total, &scratch->den, tokens, 1) ||
+        !add(&scratch->total, &scratch->weights, weights > token_weights ? weights : token_weights, 1) ||
+        !add(&scratch->total, &scratch->kbase, plan->mono.rows + 1, scratch->keys) ||
+        !add(&scratch->total, &scratch->local, plan->block > tile ? plan->block : tile, l->ldv) ||
+        !add(&scratch->total, &scratch->transposed, plan->transpose_update ? tile : 0, plan->block) ||
+        !add(&scratch->total, &scratch->vt, plan->transpose_update ? scratch->keys : 0, plan->dv) ||
+        !add(&scratch->total, &scratch->local_t, plan->transpose_update ? plan->block : 0, l->ldv) ||
+        !add(&scratch->total, &scratch->ones, plan->block + TSA_ROW_PAD, 1) ||
+        !add(&scratch->total, &scratch->psi_pairs, mixed ? token_psi : 0, 1) ||
+        !add(&scratch->total, &scratch->v_pairs, mixed ? scratch->keys / 2 : 0, l->ldv) ||
+        !add(&scratch->total, &scratch->hi_pairs, mixed ? plan->block / 2 : 0, l->ldv) ||
+        !add(&scratch->total, &scratch->ones_pairs, mixed ? plan->block / 2 + TSA_ROW_PAD : 0, 1) ||
+        !add(&scratch->total, &scratch->rows, scratch->queries, widest) ||
+        !softmax_scratch_init(plan, &scratch->softmax))
         return false;
-    if (room->total < room->softmax.total)
-        room->total = room->softmax.total;
-    struct tsa_slot *slot = &plan->slot; /* parts of a state's block, which fits */
-    slot->total = 0;
-    add(&slot->total, &slot->sums, l->features, l->ldv);
-    add(&slot->total, &slot->ones, tsa_round_up(l->features, TSA_ROW_PAD) + TSA_ROW_PAD, 1);
-    add(&slot->total, &slot->kt, plan->d, l->ldk);
-    add(&slot->total, &slot->v, plan->chunk, l->ldv);
+    if (scratch->total < scratch->softmax.total)
+        scratch->total = scratch->softmax.total;
+    struct tsa_wave_chunk *chunk_parts = &plan->wave_chunk; /* parts of a state's section, which fits */
+    chunk_parts->total = 0;
+    add(&chunk_parts->total, &chunk_parts->sums, l->features, l->ldv);
+    add(&chunk_parts->total, &chunk_parts->ones, tsa_round_up(l->features, TSA_ROW_PAD) + TSA_ROW_PAD, 1);
+    add(&chunk_parts->total, &chunk_parts->kt, plan->d, l->ldk);
+    add(&chunk_parts->total, &chunk_parts->v, plan->chunk, l->ldv);
     size_t rows, offset;
-    plan->relay_slot = 0;
-    if (!tsa_size_mul(plan->group, room->keys, &rows) ||
-        !add(&plan->relay_slot, &offset, rows, l->ldv + 1))
-        plan->relay_slot = 0; /* no relay */
+    plan->relay_chunk = 0;
+    if (!tsa_size_mul(plan->group, scratch->keys, &rows) ||
+        !add(&plan->relay_chunk, &offset, rows, l->ldv + 1))
+        plan->relay_chunk = 0; /* no relay */
     return true;
 }
 
-size_t tsa_wave_slots(const struct tsa_plan *plan, size_t threads)
+size_t tsa_wave_chunks(const struct tsa_plan *plan, size_t threads)
 {
     if (threads < 2)
         return 0;
-    const size_t fit = MOST_TOGETHER_BYTES / (plan->slot.total * plan->elem);
+    const size_t fit = MOST_TOGETHER_BYTES / (plan->wave_chunk.total * plan->elem);
     const size_t wanted = plan->wave > 1 ? plan->wave : 4 * threads;
     return fit < 2 ? 0 : fit < wanted ? fit : wanted;
 }
@@ -172,38 +172,38 @@ size_t tsa_relay_stages(const struct tsa_plan *plan, size_t threads)
     return threads < most ? threads : most;
 }
 
-size_t tsa_relay_slots(const struct tsa_plan *plan, size_t threads)
+size_t tsa_relay_chunks(const struct tsa_plan *plan, size_t threads)
 {
-    if (threads < 2 || plan->relay_slot == 0)
+    if (threads < 2 || plan->relay_chunk == 0)
         return 0;
     const size_t stages = tsa_relay_stages(plan, threads), own = tsa_stage_elements(plan);
     const size_t each = MOST_TOGETHER_BYTES / plan->elem / stages; /* elements of a stage */
-    const size_t fit = own < each ? (each - own) / plan->relay_slot : 0;
-    const size_t wanted = GROUP_TOKENS / plan->chunk + 1;
+    const size_t fit = own < each ? (each - own) / plan->relay_chunk : 0;
+    const size_t wanted = STEP_TOKENS / plan->chunk + 1;
     return stages * (fit < wanted ? fit : wanted);
 }
 
 size_t tsa_stage_elements(const struct tsa_plan *plan)
 {
     const struct tsa_layout *l = &plan->layout;
-    const size_t elements = l->pairs - (plan->large ? l->kt : 0); /* window, sums */
+    const size_t elements = l->hi_pairs - (plan->large ? l->kt : 0); /* window, sums */
     return tsa_round_up(elements, TSA_MAX_LANES) + 2 * TSA_MAX_LANES; /* lines apart */
 }
 
 bool tsa_use_relay(const struct tsa_plan *plan, size_t threads)
 {
-    if (tsa_relay_slots(plan, threads) == 0)
+    if (tsa_relay_chunks(plan, threads) == 0)
         return false;
     if (plan->wave > 0)
         return plan->wave == 1;
-    return 10 * threads < 16 * most_stages(plan) || tsa_wave_slots(plan, threads) == 0;
+    return 10 * threads < 16 * most_stages(plan) || tsa_wave_chunks(plan, threads) == 0;
 }
 
 static size_t together_elements(const struct tsa_plan *plan, size_t threads)
 {
     if (!tsa_use_relay(plan, threads))
-        return tsa_wave_slots(plan, threads) * plan->slot.total;
-    return tsa_relay_slots(plan, threads) * plan->relay_slot +
+        return tsa_wave_chunks(plan, threads) * plan->wave_chunk.total;
+    return tsa_relay_chunks(plan, threads) * plan->relay_chunk +
            tsa_relay_stages(plan, threads) * tsa_stage_elements(plan);
 }
 
@@ -226,7 +226,7 @@ static size_t workspace_bytes(const struct tsa_plan *plan, size_t threads)
 {
     size_t elements, bytes;
     const size_t merge = tsa_merge_scratch_bytes(plan);
-    if (!tsa_size_mul(plan->room.total, threads, &elements) ||
+    if (!tsa_size_mul(plan->scratch.total, threads, &elements) ||
         !tsa_size_add(elements, most_together(plan, threads), &elements) ||
         !tsa_size_mul(elements, plan->elem, &bytes) ||
         !tsa_size_add(bytes, team_bytes(threads), &bytes) ||
@@ -276,7 +276,7 @@ enum tsa_status tsa_workspace_init(const struct tsa_plan *plan, int threads, voi
     memset(w, 0, sizeof *w);
     memcpy(w->magic, workspace_magic, sizeof w->magic);
     w->threads = n;
-    w->room = plan->room.total;
+    w->scratch = plan->scratch.total;
     w->together = most_together(plan, n);
     w->elem = plan->elem;
     w->capacity = wanted - tsa_round_up(sizeof *w, TSA_ALIGN);
@@ -321,7 +321,7 @@ void tsa_workspace_destroy(struct tsa_workspace *ws)
     tsa_release(&allocator, ws, ws->bytes);
 }
 
-static char *first_room(struct tsa_workspace *ws)
+static char *first_scratch(struct tsa_workspace *ws)
 {
     return (char *)ws + tsa_round_up(sizeof *ws, TSA_ALIGN);
 }
@@ -331,7 +331,7 @@ static size_t call_bytes(const struct tsa_call *call)
 {
     const struct tsa_plan *plan = call->plan;
     size_t elements, bytes;
-    if (!tsa_size_mul(call->team.threads, plan->room.total, &elements) ||
+    if (!tsa_size_mul(call->team.threads, plan->scratch.total, &elements) ||
         !tsa_size_add(elements, call->together, &elements) ||
         !tsa_size_mul(elements, plan->elem, &bytes) ||
         !tsa_size_add(bytes, team_bytes(call->team.threads), &bytes))
@@ -346,7 +346,7 @@ enum tsa_status tsa_workspace_check(const struct tsa_plan *plan, const struct ts
         return TSA_OK;
     if (memcmp(ws->magic, workspace_magic, sizeof ws->magic) != 0)
         return tsa_fail(err, TSA_EINVAL, "ws", "ws is not a workspace");
-    if (ws->elem != plan->elem || ws->room < plan->room.total || ws->capacity < bytes)
+    if (ws->elem != plan->elem || ws->scratch < plan->scratch.total || ws->capacity < bytes)
         return tsa_fail(err, TSA_EINVAL, "ws",
                         "the workspace was made for a plan that needs less scratch");
     return TSA_OK;
@@ -368,7 +368,7 @@ enum tsa_status tsa_call_begin(struct tsa_call *call, struct tsa_workspace *ws,
         call->together = together_elements(plan, team->threads);
         if (call->together > ws->together)
             call->together = 0; /* of another plan: whole items only */
-        memory = first_room(ws);
+        memory = first_scratch(ws);
     } else {
         if (call->writable && call->tokens > plan->chunk)
             call->together = together_elements(plan, team->threads);
@@ -393,7 +393,7 @@ void tsa_call_end(struct tsa_call *call, struct tsa_workspace *ws)
 
 void *tsa_scratch_begin(const struct tsa_plan *plan, struct tsa_workspace *ws, size_t bytes)
 {
-    return ws ? first_room(ws) : tsa_allocate(&plan->allocator, bytes);
+    return ws ? first_scratch(ws) : tsa_allocate(&plan->allocator, bytes);
 }
 
 void tsa_scratch_end(const struct tsa_plan *plan, struct tsa_workspace *ws, void *scratch,

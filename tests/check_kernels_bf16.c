@@ -16,14 +16,14 @@
 /* Each usable table once, as an instruction set that has no other kernels. */
 static struct tsa_isa tables[MOST_TABLES];
 
-static void add_table(const struct tsa_pairs_f32 *pairs)
+static void add_table(const struct tsa_pair_kernels_f32 *pairs)
 {
     size_t i = 0;
 
-    while (i < MOST_TABLES && tables[i].pairs != NULL && tables[i].pairs != pairs)
+    while (i < MOST_TABLES && tables[i].pair_kernels != NULL && tables[i].pair_kernels != pairs)
         i++;
     if (pairs != NULL && i < MOST_TABLES)
-        tables[i] = (struct tsa_isa){.name = pairs->name, .lanes = pairs->lanes, .pairs = pairs};
+        tables[i] = (struct tsa_isa){.name = pairs->name, .lanes = pairs->lanes, .pair_kernels = pairs};
 }
 
 static int table_count(void)
@@ -32,10 +32,10 @@ static int table_count(void)
     bool hardware;
 
     for (int i = 0; i < kc_isa_count(); i++) {
-        add_table(tsa_pairs_for(kc_isa(i), &hardware));
-        add_table(kc_isa(i)->pairs);
+        add_table(tsa_pair_kernels_for(kc_isa(i), &hardware));
+        add_table(kc_isa(i)->pair_kernels);
     }
-    while (n < MOST_TABLES && tables[n].pairs != NULL)
+    while (n < MOST_TABLES && tables[n].pair_kernels != NULL)
         n++;
     return n;
 }
@@ -48,16 +48,16 @@ START_TEST(check_tables)
     for (int i = 0; i < kc_isa_count(); i++) {
         const struct tsa_isa *isa = kc_isa(i);
         bool hardware = false;
-        const struct tsa_pairs_f32 *pairs = tsa_pairs_for(isa, &hardware);
+        const struct tsa_pair_kernels_f32 *pairs = tsa_pair_kernels_for(isa, &hardware);
 
         ck_assert_ptr_nonnull(pairs);
         ck_assert_uint_le(pairs->lanes, isa->lanes);
-        ck_assert(!hardware || pairs != isa->pairs);
+        ck_assert(!hardware || pairs != isa->pair_kernels);
         portable = portable || isa == &tsa_isa_scalar;
     }
     ck_assert(portable);
     ck_assert_int_lt(table_count(), MOST_TABLES);
-    ck_assert_ptr_nonnull(tsa_isa_scalar.pairs);
+    ck_assert_ptr_nonnull(tsa_isa_scalar.pair_kernels);
 }
 END_TEST
 
@@ -323,7 +323,7 @@ START_TEST(check_all_halves)
     static const size_t wide = 1 << 12; /* the sixteenth part of them in a row */
 
     kc_open(&kc, "every upper half", &tables[_i], sizeof(T));
-    table = kc.isa->pairs;
+    table = kc.isa->pair_kernels;
     for (size_t i = 0; i < 16 * LOWER_HALVES; i++) {
         uint32_t first = (uint32_t)(i / LOWER_HALVES * wide) << 16 | lower_halves[i % LOWER_HALVES];
         struct kc_array *in, *rows, *cols;

@@ -149,14 +149,14 @@ START_TEST(tables)
     problem_begin(&p, _i);
     for (size_t i = 0; tsa_isa_at(i) != NULL; i++)
         for (size_t k = i; tsa_isa_at(k) != NULL; k++) {
-            const struct tsa_pairs_f32 *pairs = tsa_isa_at(k)->pairs;
+            const struct tsa_pair_kernels_f32 *pairs = tsa_isa_at(k)->pair_kernels;
             if (pairs == NULL || !tsa_isa_usable(tsa_isa_at(i)) || !tsa_isa_usable(tsa_isa_at(k)) ||
                 (i + k + (size_t)_i) % 3 != 0)
                 continue;
             for (int verb = PREFILL; verb <= DECODE; verb++) {
                 struct run r;
                 run_begin(&r, &p, tsa_isa_at(i)->name, 1, 0);
-                r.plan->pairs = pairs;
+                r.plan->pair_kernels = pairs;
                 feed(&r, (enum verb)verb, 0, p.shape.batch, 0, p.shape.tokens);
                 check_run(&r, pairs->name);
                 run_end(&r);
@@ -1136,8 +1136,8 @@ static void assert_exact(const struct tsa_options *o, unsigned exact)
     ck_assert_uint_eq(tsa_plan_exact_degrees(plan), exact);
     ck_assert_uint_lt(tsa_plan_describe(plan, text, sizeof text), sizeof text);
     ck_assert_msg(strstr(text, line) != NULL, "%s", text);
-    snprintf(line, sizeof line, "\nbf16_products: %s%s\n", plan->pairs->name,
-             plan->pairs->fast ? "" : " (no faster than f32)");
+    snprintf(line, sizeof line, "\nbf16_products: %s%s\n", plan->pair_kernels->name,
+             plan->pair_kernels->fast ? "" : " (no faster than f32)");
     ck_assert_msg((strstr(text, line) != NULL) == mixed, "%s", text);
     ck_assert_int_eq(strstr(text, "bf16_products") != NULL, mixed);
     ck_assert(!mixed || tsa_plan_chunk(plan) % 2 == 0);

@@ -116,7 +116,7 @@ static void model_row(const struct problem *p, size_t b, size_t h, size_t t, con
         row_f64(&p->model, h, q, k, v, keys, o);
 }
 
-/* Every row for which `t % every == 0`, or that is near the end of a super-block or of all; the
+/* Every row for which `t % every == 0`, or that is near the end of a segment or of all; the
  * others become NaN. */
 static bool wanted(size_t t, size_t tokens, size_t every)
 {
@@ -247,7 +247,7 @@ static void check_last(struct run *r, const void *want, size_t queries, bool cau
 /* -- the definition ---------------------------------------------------------------------------- */
 
 /* Output row (head h, token t of sequence b) by the definition, in long double, and how far T may
- * be from it. With L keys in n = ceil(L/4096) super-blocks:
+ * be from it. With L keys in n = ceil(L/4096) segments:
  *
  * Scores. Let S_i = sum_c |q_c k_ic| / (|q| |k_i| a). Each product in the chain carries these
  * roundings: norms d/2 + 3 for each of q and k, unless rows are taken as they are; scale 2, with
@@ -255,10 +255,10 @@ static void check_last(struct run *r, const void *want, size_t queries, bool cau
  * d + 2, and a weight by the factor e^(D_i).
  *
  * Weights and sums, factors (1 + u)^K of what a key adds to a numerator or to the denominator:
- *   bounded: exponential 1 ulp, 2; chain min(L, 4096); additions of super-blocks n - 1
+ *   bounded: exponential 1 ulp, 2; chain min(L, 4096); additions of segments n - 1
  *   general: exponential 2; chain min(L, 4096); then the factors exp(m - m'), of which one follows
- *     for every later block of the super-block, at most 63, and for every super-block, n - 1, each
- *     rounded to 2 and multiplied to 1; the fma of super-blocks n - 1. All arguments x_i - m and
+ *     for every later block of the segment, at most 63, and for every segment, n - 1, each
+ *     rounded to 2 and multiplied to 1; the fma of segments n - 1. All arguments x_i - m and
  *     m - m' are rounded differences, which are not negative and add up to M - x_i for the largest
  *     score M: together they change the weight by the factor e^(u (M - x_i)).
  * A weight and its values may fall below the least normal number at each step: L + 64 + n times
@@ -274,12 +274,12 @@ static void define(const struct problem *p, size_t b, size_t h, size_t t, size_t
     const bool l2 = s->normalize == L2;
     const size_t g = b * s->kv_heads + h / (s->heads / s->kv_heads);
     const size_t q = ((b * s->heads + h) * s->tokens + t) * s->d, k = g * s->tokens * s->d;
-    const size_t v = g * s->tokens * s->dv, supers = (keys + 4095) / 4096;
+    const size_t v = g * s->tokens * s->dv, segments = (keys + 4095) / 4096;
     const size_t blocks = (keys + 63) / 64 < 64 ? (keys + 63) / 64 : 64;
     const double u = roundoff(s->dtype), least = s->dtype == TSA_F32 ? FLT_MIN : DBL_MIN;
     const bool bounded = l2 && (s->dtype == TSA_F32 ? (double)(float)(1 / p->temperature[h])
                                                     : 1 / p->temperature[h]) <= 0.5;
-    const double chain = (double)(keys < 4096 ? keys : 4096), turns = (double)(supers - 1);
+    const double chain = (double)(keys < 4096 ? keys : 4096), turns = (double)(segments - 1);
     const double roundings =
         2 + chain + (bounded ? turns : 3 * ((double)(blocks - 1) + turns) + turns);
     long double *x = calloc(3 * keys, sizeof *x), *w = x + keys, *off = w + keys;
@@ -320,7 +320,7 @@ static void define(const struct problem *p, size_t b, size_t h, size_t t, size_t
             error += w[i] > least ? w[i] * off[i] * both : w[i] * both;
             largest = fmaxl(largest, both);
         }
-        error = error / (den * (1 - worst)) + 2 * (double)(keys + 64 + supers) * least * largest;
+        error = error / (den * (1 - worst)) + 2 * (double)(keys + 64 + segments) * least * largest;
         out[c].value = (double)o;
         out[c].bound = (double)(1.001L * (error + u * (fabsl(o) + error)));
     }
@@ -544,7 +544,7 @@ START_TEST(few_keys)
 }
 END_TEST
 
-/* Super-blocks. */
+/* Segments. */
 START_TEST(long_rows)
 {
     static const size_t keys[] = {4095, 4096, 4097, 8200, 12300};

@@ -1109,7 +1109,7 @@ START_TEST(reduce_errors)
         list[4] = st[4];
     }
     /* 2^64 tokens; one less will do */
-    struct tsa_layer_head *head[3];
+    struct tsa_layer_header *head[3];
     for (size_t i = 0; i < 3; i++) {
         head[i] = tsa_state_layer(st[1 + i], 1);
         head[i]->tokens = (uint64_t)1 << (i == 0 ? 63 : 62);

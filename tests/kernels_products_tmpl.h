@@ -111,12 +111,12 @@ static void fill_operands(struct kc *kc, struct kc_array *a)
         }
 }
 
-/* kept[p][c] = (hi[2p][c], hi[2p+1][c]), a missing one +0; unless kept is NULL. */
-static void keep_pairs(size_t features, size_t cols, const T *hi, size_t ld, T *kept)
+/* hi_pairs[p][c] = (hi[2p][c], hi[2p+1][c]), a missing one +0; unless hi_pairs is NULL. */
+static void keep_pairs(size_t features, size_t cols, const T *hi, size_t ld, T *hi_pairs)
 {
-    for (size_t f = 0; kept != NULL && f < features; f += 2)
+    for (size_t f = 0; hi_pairs != NULL && f < features; f += 2)
         for (size_t c = 0; c < cols; c++)
-            kept[f / 2 * ld + c] =
+            hi_pairs[f / 2 * ld + c] =
                 make_pair(hi[f * ld + c], f + 1 < features ? hi[(f + 1) * ld + c] : 0);
 }
 
@@ -141,9 +141,9 @@ static T operand_one(void)
     return 1;
 }
 
-static void keep_pairs(size_t features, size_t cols, const T *hi, size_t ld, T *kept)
+static void keep_pairs(size_t features, size_t cols, const T *hi, size_t ld, T *hi_pairs)
 {
-    (void)features, (void)cols, (void)hi, (void)ld, (void)kept;
+    (void)features, (void)cols, (void)hi, (void)ld, (void)hi_pairs;
 }
 
 static void settle_nans(struct kc *kc, struct kc_array *a)
@@ -185,7 +185,7 @@ static void add_double_float(T *hi, T *lo, T x, T y)
     *lo = e - (*hi - s);
 }
 
-static void model_turn(size_t rows, size_t cols, const T *in, ptrdiff_t ldi, T *sum, int first,
+static void model_transpose(size_t rows, size_t cols, const T *in, ptrdiff_t ldi, T *sum, int first,
                        T *out, ptrdiff_t ldo)
 {
     for (size_t r = 0; r < rows; r++) {
@@ -203,9 +203,9 @@ static void model_turn(size_t rows, size_t cols, const T *in, ptrdiff_t ldi, T *
 
 static void model_query(size_t rows, size_t cols, size_t features, const T *psi, ptrdiff_t ldp,
                         const T *hi, ptrdiff_t ldh, T *acc, ptrdiff_t lda, int first,
-                        struct tsa_ahead *ahead)
+                        struct tsa_prefetch *prefetch)
 {
-    (void)ahead;
+    (void)prefetch;
     for (size_t t = 0; t < rows; t++)
         for (size_t c = 0; c < cols; c++) {
             T s = first ? 0 : acc[t * (size_t)lda + c];
@@ -236,9 +236,9 @@ static T update_chain(size_t rows, const T *phi, const T *v, size_t ldv, T s)
 }
 
 static void model_update(size_t features, size_t cols, size_t rows, const T *phi, const T *v,
-                         ptrdiff_t ldv, T *local, ptrdiff_t ldl, int first, struct tsa_ahead *ahead)
+                         ptrdiff_t ldv, T *local, ptrdiff_t ldl, int first, struct tsa_prefetch *prefetch)
 {
-    (void)ahead;
+    (void)prefetch;
     for (size_t f = 0; f < features; f++)
         for (size_t c = 0; c < cols; c++) {
             T *sum = &local[f * (size_t)ldl + c];
@@ -249,9 +249,9 @@ static void model_update(size_t features, size_t cols, size_t rows, const T *phi
 
 static void model_update_fold(size_t features, size_t cols, size_t rows, const T *phi, const T *v,
                               ptrdiff_t ldv, const T *local, ptrdiff_t ldl, T *hi, T *lo,
-                              ptrdiff_t ldh, T *kept, struct tsa_ahead *ahead)
+                              ptrdiff_t ldh, T *hi_pairs, struct tsa_prefetch *prefetch)
 {
-    (void)ahead;
+    (void)prefetch;
     for (size_t f = 0; f < features; f++)
         for (size_t c = 0; c < cols; c++) {
             size_t at = f * (size_t)ldh + c;
@@ -260,7 +260,7 @@ static void model_update_fold(size_t features, size_t cols, size_t rows, const T
             s = update_chain(rows, phi + f * OPERAND_TILE, v + c, (size_t)ldv, s);
             add_double_float(&hi[at], &lo[at], s, lo[at]);
         }
-    keep_pairs(features, cols, hi, (size_t)ldh, kept);
+    keep_pairs(features, cols, hi, (size_t)ldh, hi_pairs);
 }
 
 static void model_decode_state(size_t rows, size_t cols, size_t features, const T *psi,
@@ -285,24 +285,24 @@ static void model_decode_state(size_t rows, size_t cols, size_t features, const 
 
 static const struct KERNELS model; /* of all kernels, below */
 
-/* Asking for memory ahead changes nothing, wherever it points; or nothing is asked for. */
-static struct tsa_ahead *some_ahead(struct kc *kc, struct tsa_ahead *ahead)
+/* Prefetching changes nothing, wherever it points; or nothing is prefetched. */
+static struct tsa_prefetch *some_prefetch(struct kc *kc, struct tsa_prefetch *prefetch)
 {
     static const char line[TSA_ALIGN];
 
     if (kc_chance(kc, 50))
         return NULL;
-    memset(ahead, 0, sizeof *ahead);
-    ahead->budget = kc_between(kc, 0, 100);
-    ahead->count = kc_between(kc, 0, TSA_AHEAD_ROWS);
-    for (size_t i = 0; i < ahead->count; i++)
-        ahead->rows[i] = (struct tsa_ahead_rows){line,
+    memset(prefetch, 0, sizeof *prefetch);
+    prefetch->budget = kc_between(kc, 0, 100);
+    prefetch->count = kc_between(kc, 0, TSA_PREFETCH_ROWS);
+    for (size_t i = 0; i < prefetch->count; i++)
+        prefetch->rows[i] = (struct tsa_prefetch_rows){line,
                                                  (ptrdiff_t)kc_between(kc, 0, 1000) - 500,
                                                  kc_between(kc, 1, 5),
                                                  kc_between(kc, 1, 5),
                                                  0,
                                                  kc_chance(kc, 50)};
-    return ahead;
+    return prefetch;
 }
 
 static void one_query(struct kc *kc, const struct KERNELS *table, size_t rows, size_t cols,
@@ -311,7 +311,7 @@ static void one_query(struct kc *kc, const struct KERNELS *table, size_t rows, s
     size_t ldp = SOME_LD(kc, rows), ldh = some_line_ld(kc, cols), lda = some_line_ld(kc, cols);
     int first = (int)kc_between(kc, 0, 1);
     struct kc_array *psi, *hi, *acc;
-    struct tsa_ahead ahead;
+    struct tsa_prefetch prefetch;
 
     kc_case(kc, "rows %zu cols %zu features %zu first %d ldh %zu", rows, cols, features, first,
             ldh);
@@ -325,7 +325,7 @@ static void one_query(struct kc *kc, const struct KERNELS *table, size_t rows, s
     kc_freeze(kc);
     for (SIDES)
         K->query(rows, cols, features, P(psi), (ptrdiff_t)ldp, P(hi), (ptrdiff_t)ldh, P(acc),
-                 (ptrdiff_t)lda, first, some_ahead(kc, &ahead));
+                 (ptrdiff_t)lda, first, some_prefetch(kc, &prefetch));
     kc_finish(kc);
     for (size_t t = 0; t < rows; t++)
         for (size_t c = 0; c < cols; c++) {
@@ -393,8 +393,8 @@ static void one_update(struct kc *kc, const struct KERNELS *table, size_t featur
 {
     size_t ldv = some_line_ld(kc, cols), ldh = some_line_ld(kc, cols), ldl = some_line_ld(kc, cols);
     int first = (int)kc_between(kc, 0, 1);
-    struct kc_array *phi, *v, *local, *hi = NULL, *lo = NULL, *kept = NULL, *sum;
-    struct tsa_ahead ahead;
+    struct kc_array *phi, *v, *local, *hi = NULL, *lo = NULL, *hi_pairs = NULL, *sum;
+    struct tsa_prefetch prefetch;
 
     kc_case(kc, "features %zu cols %zu rows %zu ldv %zu ldh %zu ldl %zu first %d", features, cols,
             rows, ldv, ldh, ldl, first);
@@ -409,8 +409,8 @@ static void one_update(struct kc *kc, const struct KERNELS *table, size_t featur
         sum = hi = kc_scratch(kc, "hi", features, cols, ldh);
         lo = kc_scratch(kc, "lo", features, cols, ldh);
         if (TEST_PAIRS && kc_chance(kc, 50)) {
-            kept = kc_scratch(kc, "kept", (features + 1) / 2, cols, ldh);
-            kept->canonical = true;
+            hi_pairs = kc_scratch(kc, "hi_pairs", (features + 1) / 2, cols, ldh);
+            hi_pairs->canonical = true;
         }
         kc_fill(kc, hi, KC_ANY);
         for (size_t i = 0; i < features; i++)
@@ -422,13 +422,13 @@ static void one_update(struct kc *kc, const struct KERNELS *table, size_t featur
         if (fold)
             K->update_fold(features, cols, rows, P(phi), P(v), (ptrdiff_t)ldv,
                            first ? NULL : P(local), (ptrdiff_t)ldl, P(hi), P(lo), (ptrdiff_t)ldh,
-                           kept != NULL ? P(kept) : NULL, some_ahead(kc, &ahead));
+                           hi_pairs != NULL ? P(hi_pairs) : NULL, some_prefetch(kc, &prefetch));
         else
             K->update(features, cols, rows, P(phi), P(v), (ptrdiff_t)ldv, P(local), (ptrdiff_t)ldl,
-                      first, some_ahead(kc, &ahead));
+                      first, some_prefetch(kc, &prefetch));
     }
-    if (kept != NULL)
-        settle_nans(kc, kept);
+    if (hi_pairs != NULL)
+        settle_nans(kc, hi_pairs);
     kc_finish(kc);
     for (size_t f = 0; f < features; f++)
         for (size_t c = 0; c < cols; c++) {
@@ -580,7 +580,7 @@ static void test_decode_state(struct kc *kc, const struct KERNELS *table)
                          LINE * kc_between(kc, 1, 256 / LINE), kc_between(kc, 1, 60));
     one_decode_state(kc, table, 8, LINE * kc_between(kc, 1, 5), 300);
 }
-static void one_turn(struct kc *kc, const struct KERNELS *table, size_t rows, size_t cols)
+static void one_transpose(struct kc *kc, const struct KERNELS *table, size_t rows, size_t cols)
 {
     size_t ldi = SOME_LD(kc, cols), ldo = SOME_LD(kc, rows), ld = ROW16(rows) + TSA_ROW_PAD;
     int first = (int)kc_between(kc, 0, 1), which = (int)kc_between(kc, 1, 3);
@@ -599,7 +599,7 @@ static void one_turn(struct kc *kc, const struct KERNELS *table, size_t rows, si
         fill_sums(kc, sum);
     kc_freeze(kc);
     for (SIDES)
-        K->turn(rows, cols, P(in), (ptrdiff_t)ldi, which & 1 ? P(sum) : NULL, first,
+        K->transpose(rows, cols, P(in), (ptrdiff_t)ldi, which & 1 ? P(sum) : NULL, first,
                 which & 2 ? P(out) : NULL, (ptrdiff_t)ldo);
     kc_finish(kc);
     for (size_t r = 0; which & 1 && r < rows; r++) {
@@ -611,12 +611,12 @@ static void one_turn(struct kc *kc, const struct KERNELS *table, size_t rows, si
     }
 }
 
-static void test_turn(struct kc *kc, const struct KERNELS *table)
+static void test_transpose(struct kc *kc, const struct KERNELS *table)
 {
     for (size_t rows = 0; rows <= 2 * TSA_MAX_LANES + 1; rows++)
         for (size_t cols = 0; cols <= 2 * TSA_MAX_LANES + 1; cols++)
             if (kc_keep(kc))
-                one_turn(kc, table, rows, cols);
+                one_transpose(kc, table, rows, cols);
     for (size_t i = kc_rounds(kc, 300); i-- > 0;)
-        one_turn(kc, table, kc_between(kc, 1, 400), kc_between(kc, 0, 70));
+        one_transpose(kc, table, kc_between(kc, 1, 400), kc_between(kc, 0, 70));
 }

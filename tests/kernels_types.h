@@ -47,8 +47,8 @@
 #define SIGN_BIT (UINT32_C(1) << 31)
 #define CANONICAL_NAN UINT32_C(0x7fc00000)
 #if TEST_PAIRS
-#define KERNELS tsa_pairs_f32
-#define TABLE(isa) ((isa)->pairs)
+#define KERNELS tsa_pair_kernels_f32
+#define TABLE(isa) ((isa)->pair_kernels)
 #else
 #define KERNELS tsa_kernels_f32
 #define TABLE(isa) ((isa)->f32)

@@ -42,7 +42,7 @@ static void FN(add_key)(struct FN(sums) *s, size_t dv, T weight, const T *v)
         s->acc[c] = FMA(weight, v[c], s->acc[c]);
 }
 
-/* One super-block. */
+/* One segment. */
 static void FN(sum_bounded)(struct FN(sums) *s, size_t dv, size_t keys, const T *x, const T *v)
 {
     for (size_t i = 0; i < keys; i++)
@@ -69,7 +69,7 @@ static void FN(sum_general)(struct FN(sums) *s, size_t dv, size_t keys, const T 
     }
 }
 
-/* Super-blocks so far, and the next one. */
+/* Segments so far, and the next one. */
 static void FN(combine_bounded)(struct FN(sums) *s, size_t dv, const struct FN(sums) *next)
 {
     s->den = s->den + next->den;

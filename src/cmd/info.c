@@ -41,7 +41,7 @@ static struct bf16_products bf16_products(void)
     bool hardware;
     if (tsa_isa_find(NULL, &isa, NULL) != TSA_OK)
         return (struct bf16_products){"", false};
-    const struct tsa_pairs_f32 *pairs = tsa_pairs_for(isa, &hardware);
+    const struct tsa_pair_kernels_f32 *pairs = tsa_pair_kernels_for(isa, &hardware);
     return (struct bf16_products){pairs->name, pairs->fast};
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Scratch turned, and its rows added up: lanes = tokens become lanes = monomials. */
+/* Scratch transposed, and its rows added up: lanes = tokens become lanes = monomials. */
 
-/* Blocks of VL by VL are turned in registers, so that the chains of VL rows go on together. */
-TSA_INLINE void turn_blocks(const int add, const int store, size_t rows, size_t cols, const T *in,
+/* Squares of VL by VL are transposed in registers, so that the chains of VL rows go on together. */
+TSA_INLINE void transpose_squares(const int add, const int store, size_t rows, size_t cols, const T *in,
                             ptrdiff_t ldi, T *sum, int first, T *out, ptrdiff_t ldo)
 {
     for (size_t r = 0; r < rows; r += VL, in += VL * ldi) {
@@ -40,13 +40,13 @@ TSA_INLINE void turn_blocks(const int add, const int store, size_t rows, size_t 
     }
 }
 
-static void turn(size_t rows, size_t cols, const T *in, ptrdiff_t ldi, T *sum, int first, T *out,
+static void transpose(size_t rows, size_t cols, const T *in, ptrdiff_t ldi, T *sum, int first, T *out,
                  ptrdiff_t ldo)
 {
     if (sum && out)
-        turn_blocks(1, 1, rows, cols, in, ldi, sum, first, out, ldo);
+        transpose_squares(1, 1, rows, cols, in, ldi, sum, first, out, ldo);
     else if (sum)
-        turn_blocks(1, 0, rows, cols, in, ldi, sum, first, NULL, 0);
+        transpose_squares(1, 0, rows, cols, in, ldi, sum, first, NULL, 0);
     else
-        turn_blocks(0, 1, rows, cols, in, ldi, NULL, 0, out, ldo);
+        transpose_squares(0, 1, rows, cols, in, ldi, NULL, 0, out, ldo);
 }
