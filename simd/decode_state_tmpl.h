@@ -75,8 +75,9 @@ TSA_INLINE void decode_tile(const int rows, const int nv, const int with_den,
 #define TSA_DECODE_TILES(X)                                                                        \
     X(1, 1)                                                                                        \
     X(1, 2)                                                                                        \
-    X(1, 3) X(1, 4) X(1, 5) X(1, 6) X(1, 7) X(1, 8) X(2, 1) X(2, 2) X(2, 3) X(2, 4) X(4, 1)        \
-        X(4, 2) X(4, 3) X(4, 4) X(8, 1) X(8, 2)
+    X(1, 3)                                                                                        \
+    X(1, 4) X(1, 5) X(1, 6) X(1, 7) X(1, 8) X(2, 1) X(2, 2) X(2, 3) X(2, 4) X(4, 1) X(4, 2)        \
+        X(4, 3) X(4, 4) X(8, 1) X(8, 2)
 #define X(rows, nv)                                                                                \
     static void TSA_NAME(decode_##rows##x##nv)(const struct decode_args *q, size_t col)            \
     {                                                                                              \
@@ -105,7 +106,7 @@ static void decode_state(size_t rows, size_t cols, size_t features, const T *psi
         const bool eight = TSA_TILE_VECTORS >= 4 && left >= 8 && vectors <= 2;
         const size_t n = eight ? 8 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
         const size_t widest = n == 1 ? TSA_DECODE_VECTORS : 4;
-        const struct decode_args q = {features, psi + (ptrdiff_t)r * ldp, ldp, hi + r, ldh,
+        const struct decode_args q = {features, psi + (ptrdiff_t)r * ldp, ldp, hi + r,  ldh,
                                       ones + r, acc + (ptrdiff_t)r * lda, lda, den + r, first};
         for (size_t c = 0; c < vectors;) {
             const size_t nv = vectors - c < widest ? vectors - c : widest;

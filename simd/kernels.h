@@ -80,7 +80,8 @@ struct tsa_isa {
     unsigned lanes;  /* of f32 */
     const struct tsa_kernels_f32 *f32;
     const struct tsa_kernels_f64 *f64;
-    const struct tsa_pair_kernels_f32 *pair_kernels; /* that need no more; NULL: those of a lesser set */
+    const struct tsa_pair_kernels_f32
+        *pair_kernels; /* that need no more; NULL: those of a lesser set */
 };
 
 extern const struct tsa_isa tsa_isa_scalar;

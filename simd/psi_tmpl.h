@@ -185,8 +185,8 @@ TSA_INLINE void psi_emit(const int what, const int kind, size_t n, size_t cols, 
 
 /* Features f0 .. f1-1, run by run; weight is that of f0, if weighted. */
 TSA_INLINE void psi_walk(const int what, const int weighted, const struct tsa_monomials *mono,
-                         size_t f0, size_t f1, size_t cols, T *base, ptrdiff_t ldb,
-                         const T *weight, struct psi_out *o)
+                         size_t f0, size_t f1, size_t cols, T *base, ptrdiff_t ldb, const T *weight,
+                         struct psi_out *o)
 {
     size_t m = 0;
     for (size_t f = f0, end; f < f1; f = end) {

@@ -192,7 +192,7 @@ static size_t decode_last(const struct decode_keys *p, int l2)
 
 /* acc += weights of VL keys times values, for nv vectors of columns; and the next steps of p. */
 TSA_INLINE void decode_step(const int nv, const int l2, const int steps, struct decode_keys *p,
-                             const T *w, const T *v, ptrdiff_t ldv, V *acc, V *sum)
+                            const T *w, const T *v, ptrdiff_t ldv, V *acc, V *sum)
 {
     const size_t n = steps ? (size_t)steps : p->steps, tile = TSA_TILE_TOKENS;
     T *raw = p->xt[0], *norm = p->xt[1], *mult = l2 ? p->xt[2] : norm;
@@ -261,8 +261,8 @@ TSA_INLINE void decode_values(const int nv, const int l2, const int steps, struc
 }
 
 TSA_INLINE void decode_key_tile(const int l2, const int steps, struct decode_keys *p, size_t n,
-                             size_t cols, const T *w, const T *v, ptrdiff_t ldv, int first,
-                             V shrink, T *acc, T *den)
+                                size_t cols, const T *w, const T *v, ptrdiff_t ldv, int first,
+                                V shrink, T *acc, T *den)
 {
     T again = 0;
     for (size_t c = 0; c < cols; p = NULL, den = &again) {
@@ -279,8 +279,8 @@ TSA_INLINE void decode_key_tile(const int l2, const int steps, struct decode_key
 }
 
 TSA_INLINE void decode_key_tiles(const int l2, const int steps, struct decode_keys *p, int bounded,
-                              size_t cols, const T *v, ptrdiff_t ldv, int first, T *max, T *den,
-                              T *acc, T *kt)
+                                 size_t cols, const T *v, ptrdiff_t ldv, int first, T *max, T *den,
+                                 T *acc, T *kt)
 {
     const size_t tile = TSA_TILE_TOKENS, lead = 2 * tile;
     V shrink = v_set1(1);
@@ -302,7 +302,7 @@ TSA_INLINE void decode_key_tiles(const int l2, const int steps, struct decode_ke
         v_store(lane, shrink);
         *den = first ? 0 : *den * lane[0];
         decode_key_tile(l2, steps, p, n, cols, w, v + (ptrdiff_t)k * ldv, ldv, first, shrink, acc,
-                     den);
+                        den);
         first = 0;
     }
 }

@@ -44,9 +44,11 @@ TSA_INLINE void query_tile(const int rows, const int nv, const struct query_args
     V acc[TSA_MOST_ROWS][TSA_TILE_VECTORS];
     T *out = q->acc + (ptrdiff_t)t * q->lda + col;
     if (q->first) {
-        TSA_TILE_EACH(rows, nv) acc[r][c] = v_zero();
+        TSA_TILE_EACH(rows, nv)
+            acc[r][c] = v_zero();
     } else {
-        TSA_TILE_EACH(rows, nv) acc[r][c] = v_load(out + r * q->lda + c * VL);
+        TSA_TILE_EACH(rows, nv)
+            acc[r][c] = v_load(out + r * q->lda + c * VL);
     }
     const T *a = q->psi + (ptrdiff_t)q->features * q->ldp + t;
     const T *b = q->hi + (ptrdiff_t)q->features * q->ldh + col;
@@ -55,7 +57,8 @@ TSA_INLINE void query_tile(const int rows, const int nv, const struct query_args
         b -= q->ldh;
         TSA_TILE_STEP(rows, nv, a, 1, b);
     }
-    TSA_TILE_EACH(rows, nv) v_store(out + r * q->lda + c * VL, acc[r][c]);
+    TSA_TILE_EACH(rows, nv)
+        v_store(out + r * q->lda + c * VL, acc[r][c]);
 }
 
 #define X(rows, nv)                                                                                \
@@ -146,7 +149,7 @@ struct pending_at {
     T *hi, *lo;    /* of the next vector */
     ptrdiff_t ld;
     int left, column, vectors; /* vectors to go; place in the row; vectors per row */
-    T *hi_pairs;                   /* place for the next pairs, or NULL */
+    T *hi_pairs;               /* place for the next pairs, or NULL */
     bool alone;                /* a tile of one row, which has no partner */
 };
 struct pending {
@@ -216,9 +219,11 @@ TSA_INLINE void update_tile(const int rows, const int nv, const struct update_ar
     V acc[TSA_MOST_ROWS][TSA_TILE_VECTORS];
     if (u->from) {
         const T *from = u->from + (ptrdiff_t)f * u->ldf + col;
-        TSA_TILE_EACH(rows, nv) acc[r][c] = v_load(from + r * u->ldf + c * VL);
+        TSA_TILE_EACH(rows, nv)
+            acc[r][c] = v_load(from + r * u->ldf + c * VL);
     } else {
-        TSA_TILE_EACH(rows, nv) acc[r][c] = v_zero();
+        TSA_TILE_EACH(rows, nv)
+            acc[r][c] = v_zero();
     }
     const T *a = u->phi + (ptrdiff_t)f * O_TOKENS, *b = u->v + col;
     const ptrdiff_t ldp = O_TOKENS, ldv = u->ldv;
@@ -240,12 +245,14 @@ TSA_INLINE void update_tile(const int rows, const int nv, const struct update_ar
         TSA_TILE_STEP(rows, nv, a, ldp, b);
     T *hi = u->hi + (ptrdiff_t)f * u->ldh + col;
     if (!p) {
-        TSA_TILE_EACH(rows, nv) v_store(hi + r * u->ldh + c * VL, acc[r][c]);
+        TSA_TILE_EACH(rows, nv)
+            v_store(hi + r * u->ldh + c * VL, acc[r][c]);
         return;
     }
     while (p->at.left > 0)
         pending_some(&p->at);
-    TSA_TILE_EACH(rows, nv) v_store(p->x + (r * nv + c) * VL, acc[r][c]);
+    TSA_TILE_EACH(rows, nv)
+        v_store(p->x + (r * nv + c) * VL, acc[r][c]);
     p->at.next = p->x;
     p->at.hi = hi;
     p->at.lo = u->lo + (ptrdiff_t)f * u->ldh + col;
@@ -292,8 +299,8 @@ static void update_all(size_t features, size_t cols, const struct update_args *u
 static void update(size_t features, size_t cols, size_t rows, const T *phi, const T *v,
                    ptrdiff_t ldv, T *local, ptrdiff_t ldl, int first, struct tsa_prefetch *prefetch)
 {
-    const struct update_args u = {rows, phi,   v,    ldv, first ? NULL : local,
-                                  ldl,  local, NULL, ldl, NULL, NULL};
+    const struct update_args u = {rows, phi, v,    ldv, first ? NULL : local, ldl, local,
+                                  NULL, ldl, NULL, NULL};
     update_all(features, cols, &u, prefetch);
 }
 

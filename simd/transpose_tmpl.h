@@ -2,8 +2,9 @@
 /* Scratch transposed, and its rows added up: lanes = tokens become lanes = monomials. */
 
 /* Squares of VL by VL are transposed in registers, so that the chains of VL rows go on together. */
-TSA_INLINE void transpose_squares(const int add, const int store, size_t rows, size_t cols, const T *in,
-                            ptrdiff_t ldi, T *sum, int first, T *out, ptrdiff_t ldo)
+TSA_INLINE void transpose_squares(const int add, const int store, size_t rows, size_t cols,
+                                  const T *in, ptrdiff_t ldi, T *sum, int first, T *out,
+                                  ptrdiff_t ldo)
 {
     for (size_t r = 0; r < rows; r += VL, in += VL * ldi) {
         const size_t n = rows - r < VL ? rows - r : VL;
@@ -40,8 +41,8 @@ TSA_INLINE void transpose_squares(const int add, const int store, size_t rows, s
     }
 }
 
-static void transpose(size_t rows, size_t cols, const T *in, ptrdiff_t ldi, T *sum, int first, T *out,
-                 ptrdiff_t ldo)
+static void transpose(size_t rows, size_t cols, const T *in, ptrdiff_t ldi, T *sum, int first,
+                      T *out, ptrdiff_t ldo)
 {
     if (sum && out)
         transpose_squares(1, 1, rows, cols, in, ldi, sum, first, out, ldo);

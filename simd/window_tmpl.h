@@ -31,17 +31,20 @@ TSA_INLINE void score_tile(const int rows, const int nv, const struct score_args
                            size_t t)
 {
     V acc[TSA_MOST_ROWS][TSA_TILE_VECTORS];
-    TSA_TILE_EACH(rows, nv) acc[r][c] = v_zero();
+    TSA_TILE_EACH(rows, nv)
+        acc[r][c] = v_zero();
     const T *a = s->kt + i, *b = s->qt + t;
     for (size_t n = s->width; n > 0; n--, a += s->ldk, b += s->ldq)
         TSA_TILE_STEP(rows, nv, a, 1, b);
     T *out = s->w + (ptrdiff_t)i * s->ldw + t;
     if (s->kind == SCORE_EXP && rows * nv >= (TSA_TILE_VECTORS > 2 ? 24 : 12)) {
-        TSA_TILE_EACH(rows, nv) v_store(out + r * s->ldw + c * VL, exp_near_zero(acc[r][c]));
+        TSA_TILE_EACH(rows, nv)
+            v_store(out + r * s->ldw + c * VL, exp_near_zero(acc[r][c]));
         return;
     }
     if (s->kind != SCORE_SERIES) {
-        TSA_TILE_EACH(rows, nv) v_store(out + r * s->ldw + c * VL, acc[r][c]);
+        TSA_TILE_EACH(rows, nv)
+            v_store(out + r * s->ldw + c * VL, acc[r][c]);
         if (s->kind == SCORE_EXP) /* small tiles are few, and code */
             exp_rows(rows, nv, out, s->ldw);
         return;
@@ -50,11 +53,10 @@ TSA_INLINE void score_tile(const int rows, const int nv, const struct score_args
     if (s->terms == 3) {
         const V c1 = v_set1(s->coef[1]), c0 = v_set1(s->coef[0]);
         TSA_TILE_EACH(rows, nv)
-        v_store(out + r * s->ldw + c * VL, v_fma(v_fma(top, acc[r][c], c1), acc[r][c], c0));
+            v_store(out + r * s->ldw + c * VL, v_fma(v_fma(top, acc[r][c], c1), acc[r][c], c0));
         return;
     }
-    TSA_TILE_EACH(rows, nv)
-    {
+    TSA_TILE_EACH(rows, nv) {
         V p = top;
         for (size_t m = s->terms - 1; m > 0; m--)
             p = v_fma(p, acc[r][c], v_set1(s->coef[m - 1]));
@@ -107,7 +109,7 @@ static void scores(size_t keys, size_t queries, size_t width, const T *kt, ptrdi
 
 /* Keys i0 .. i1-1 added to vectors j .. nv-1; vector j only in lanes >= k, k+1, ... if masked. */
 TSA_INLINE void window_ones_keys(const int j, const int masked, const int nv, size_t i0, size_t i1,
-                             const T *w, ptrdiff_t ldw, V *acc)
+                                 const T *w, ptrdiff_t ldw, V *acc)
 {
     const T *p = w + (ptrdiff_t)i0 * ldw;
     ptrdiff_t k = 1;
@@ -121,8 +123,8 @@ TSA_INLINE void window_ones_keys(const int j, const int masked, const int nv, si
     }
 }
 
-TSA_INLINE void window_ones_vectors(const int nv, size_t keys, const T *w, ptrdiff_t ldw, size_t past,
-                           T *den, int first)
+TSA_INLINE void window_ones_vectors(const int nv, size_t keys, const T *w, ptrdiff_t ldw,
+                                    size_t past, T *den, int first)
 {
     V acc[4];
     TSA_UNROLL
@@ -173,11 +175,14 @@ TSA_INLINE void window_tile(const int rows, const int nv, const struct window_ar
     V acc[TSA_MOST_ROWS][TSA_TILE_VECTORS];
     const T *in = p->acc + (ptrdiff_t)t * p->lda + col;
     if (p->first) {
-        TSA_TILE_EACH(rows, nv) acc[r][c] = v_zero();
+        TSA_TILE_EACH(rows, nv)
+            acc[r][c] = v_zero();
     } else {
-        TSA_TILE_EACH(rows, nv) acc[r][c] = v_load(in + r * p->lda + c * VL);
+        TSA_TILE_EACH(rows, nv)
+            acc[r][c] = v_load(in + r * p->lda + c * VL);
         if (p->shrink)
-            TSA_TILE_EACH(rows, nv) acc[r][c] = v_mul(acc[r][c], v_set1(p->shrink[t + (size_t)r]));
+            TSA_TILE_EACH(rows, nv)
+                acc[r][c] = v_mul(acc[r][c], v_set1(p->shrink[t + (size_t)r]));
     }
     /* keys that all rows see, then the triangle: row r sees r keys more */
     const size_t past = (size_t)((ptrdiff_t)t + p->diag + 1);
@@ -205,7 +210,8 @@ TSA_INLINE void window_tile(const int rows, const int nv, const struct window_ar
     const size_t left = p->width - col;
     T *out = p->dst + (ptrdiff_t)t * p->stride + (ptrdiff_t)col;
     if (!p->den) {
-        TSA_TILE_EACH(rows, nv) v_store(out + r * p->stride + c * VL, acc[r][c]);
+        TSA_TILE_EACH(rows, nv)
+            v_store(out + r * p->stride + c * VL, acc[r][c]);
         return;
     }
     TSA_UNROLL

@@ -8,7 +8,8 @@ struct sums {
     T *hi, *lo, *ones_hi, *ones_lo; /* a prefix has no lo */
     ptrdiff_t ld;
     bool folded; /* anything in them? the chain over features is not executed otherwise */
-    T *hi_pairs, *ones_pairs; /* features from plan->high on rounded to bf16, which folds keep so; or
+    T *hi_pairs,
+        *ones_pairs; /* features from plan->high on rounded to bf16, which folds keep so; or
                               NULL: to be rounded when read */
 };
 struct window {
@@ -54,7 +55,8 @@ static struct item item_of(const struct tsa_call *call, size_t b, size_t g)
         it.sums.hi_pairs = section + l->hi_pairs;
         it.sums.ones_pairs = section + l->ones_pairs;
     }
-    it.window = (struct window){section + l->kt, section + l->v, (ptrdiff_t)l->ldk, (ptrdiff_t)l->ldv};
+    it.window =
+        (struct window){section + l->kt, section + l->v, (ptrdiff_t)l->ldk, (ptrdiff_t)l->ldv};
     return it;
 }
 
@@ -243,8 +245,8 @@ struct queries {
 };
 static struct queries scratch_queries(const struct tsa_plan *plan, T *scratch)
 {
-    return (struct queries){scratch + plan->scratch.qbase, scratch + plan->scratch.acc, scratch + plan->scratch.den,
-                            plan->scratch.queries};
+    return (struct queries){scratch + plan->scratch.qbase, scratch + plan->scratch.acc,
+                            scratch + plan->scratch.den, plan->scratch.queries};
 }
 static struct queries head_of(const struct tsa_plan *plan, const struct queries *q, size_t i)
 {
@@ -255,18 +257,18 @@ static struct queries head_of(const struct tsa_plan *plan, const struct queries 
 
 /* -- prefetching ------------------------------------------------------------------- */
 
-static void prefetch_add(struct tsa_prefetch *prefetch, const struct tsa_tensor *x, size_t b, size_t h,
-                      size_t t, size_t n, size_t width, bool write)
+static void prefetch_add(struct tsa_prefetch *prefetch, const struct tsa_tensor *x, size_t b,
+                         size_t h, size_t t, size_t n, size_t width, bool write)
 {
     const size_t elem = tsa_dtype_bytes(x->dtype), bytes = width * elem;
     if (prefetch->count == TSA_PREFETCH_ROWS || n == 0)
         return;
     struct tsa_prefetch_rows r = {tsa_row(x, b, h, t),
-                               x->token * (ptrdiff_t)elem,
-                               n,
-                               (bytes + TSA_ALIGN - 1) / TSA_ALIGN,
-                               0,
-                               write};
+                                  x->token * (ptrdiff_t)elem,
+                                  n,
+                                  (bytes + TSA_ALIGN - 1) / TSA_ALIGN,
+                                  0,
+                                  write};
     if (r.stride == (ptrdiff_t)bytes) { /* one long row */
         r.lines = (n * bytes + TSA_ALIGN - 1) / TSA_ALIGN;
         r.rows = 1;
@@ -308,8 +310,8 @@ struct operands {
     const T *hi, *ones;
     size_t steps; /* of a chain over them */
 };
-static struct operands operands_of(const struct tsa_plan *plan, T *scratch, const struct sums *s, size_t f0,
-                             size_t f1, size_t c, size_t cols)
+static struct operands operands_of(const struct tsa_plan *plan, T *scratch, const struct sums *s,
+                                   size_t f0, size_t f1, size_t c, size_t cols)
 {
     const size_t n = f1 - f0, pair = (f0 - plan->high) / 2;
     const T *hi = s->hi + (ptrdiff_t)f0 * s->ld + c, *ones = s->ones_hi + f0;
@@ -317,8 +319,9 @@ static struct operands operands_of(const struct tsa_plan *plan, T *scratch, cons
         return (struct operands){hi, ones, n};
     if (s->hi_pairs)
         return (struct operands){s->hi_pairs + (ptrdiff_t)pair * s->ld + c, s->ones_pairs + pair,
-                              half_of(n)};
-    T *hi_pairs = scratch + plan->scratch.hi_pairs, *ones_pairs = scratch + plan->scratch.ones_pairs;
+                                 half_of(n)};
+    T *hi_pairs = scratch + plan->scratch.hi_pairs,
+      *ones_pairs = scratch + plan->scratch.ones_pairs;
     PAIR_KERNELS(plan)->pair_rows(n, cols, hi, s->ld, hi_pairs, s->ld);
     PAIR_KERNELS(plan)->pair_cols(1, n, ones, 0, ones_pairs, 0);
     return (struct operands){hi_pairs, ones_pairs, half_of(n)};
@@ -328,8 +331,8 @@ static struct operands operands_of(const struct tsa_plan *plan, T *scratch, cons
 
 /* Features f0 .. f1-1 of m packed queries: their psi, then acc and den go on. */
 static void query_block(const struct tsa_plan *plan, T *scratch, const struct queries *q,
-                        const T *weight, const struct operands *b, ptrdiff_t ld, size_t f0, size_t f1,
-                        size_t m, struct tsa_prefetch *prefetch)
+                        const T *weight, const struct operands *b, ptrdiff_t ld, size_t f0,
+                        size_t f1, size_t m, struct tsa_prefetch *prefetch)
 {
     const ptrdiff_t lda = (ptrdiff_t)plan->layout.ldv;
     const int first = f1 == plan->mono.total;
@@ -340,8 +343,8 @@ static void query_block(const struct tsa_plan *plan, T *scratch, const struct qu
         const size_t lanes = tsa_round_up(n, plan->lanes);
         const T *psi = plan->unit_weights ? features_in_place(plan, base, f0, f1) : NULL;
         if (f0 >= plan->high) {
-            PAIR_KERNELS(plan)->psi_pairs(&plan->mono, f0, f1, n, base, TSA_TILE_TOKENS, weight, rows,
-                                   TSA_TILE_TOKENS);
+            PAIR_KERNELS(plan)->psi_pairs(&plan->mono, f0, f1, n, base, TSA_TILE_TOKENS, weight,
+                                          rows, TSA_TILE_TOKENS);
             psi = rows;
         } else if (!psi) {
             KERNELS(plan)->psi_t(&plan->mono, f0, f1, n, base, TSA_TILE_TOKENS, weight, rows,
@@ -353,18 +356,18 @@ static void query_block(const struct tsa_plan *plan, T *scratch, const struct qu
         T *acc = q->acc + (ptrdiff_t)t * lda;
         if (plan->transpose_query)
             PRODUCT(plan, f0, query)
-            (plan->dv, lanes, b->steps, b->hi, ld, psi, TSA_TILE_TOKENS, acc, TSA_TILE_TOKENS,
-             first, prefetch);
-        else
-            PRODUCT(plan, f0, query)
-            (n, (size_t)lda, b->steps, psi, TSA_TILE_TOKENS, b->hi, ld, acc, lda, first, prefetch);
+        (plan->dv, lanes, b->steps, b->hi, ld, psi, TSA_TILE_TOKENS, acc, TSA_TILE_TOKENS, first,
+         prefetch);
+        else PRODUCT(plan, f0, query)(n, (size_t)lda, b->steps, psi, TSA_TILE_TOKENS, b->hi, ld,
+                                      acc, lda, first, prefetch);
     }
 }
 
 /* Values of a tile of the window in pairs of tokens; of their transposed rows if updates are transposed. */
 static T *v_pairs_at(const struct tsa_plan *plan, T *scratch, size_t t)
 {
-    return scratch + plan->scratch.v_pairs + t / 2 * (plan->transpose_update ? plan->dv : plan->layout.ldv);
+    return scratch + plan->scratch.v_pairs +
+           t / 2 * (plan->transpose_update ? plan->dv : plan->layout.ldv);
 }
 
 /* Lower monomials of the keys of a whole window, and its values as the updates want them. */
@@ -384,11 +387,12 @@ static void key_base(const struct tsa_plan *plan, T *scratch, const struct windo
         if (plan->high == plan->mono.total)
             continue;
         if (plan->transpose_update)
-            PAIR_KERNELS(plan)->pair_cols(plan->dv, n, vt, TSA_TILE_TOKENS, v_pairs_at(plan, scratch, t),
-                                   PAIR_TOKENS);
+            PAIR_KERNELS(plan)->pair_cols(plan->dv, n, vt, TSA_TILE_TOKENS,
+                                          v_pairs_at(plan, scratch, t), PAIR_TOKENS);
         else
-            PAIR_KERNELS(plan)->pair_rows(n, plan->layout.ldv, v, w->ldv, v_pairs_at(plan, scratch, t),
-                                   (ptrdiff_t)plan->layout.ldv);
+            PAIR_KERNELS(plan)->pair_rows(n, plan->layout.ldv, v, w->ldv,
+                                          v_pairs_at(plan, scratch, t),
+                                          (ptrdiff_t)plan->layout.ldv);
     }
 }
 
@@ -410,7 +414,8 @@ static void update_tile(const struct tsa_plan *plan, T *scratch, const struct ke
     T *transposed = scratch + r->transposed, *sums = scratch + r->local_t;
     if (!plan->transpose_update) {
         PRODUCT(plan, f0, update)
-        (features, plan->layout.ldv, k->steps, k->phi, k->v, k->ldv, local, ldl, k->t == 0, prefetch);
+        (features, plan->layout.ldv, k->steps, k->phi, k->v, k->ldv, local, ldl, k->t == 0,
+         prefetch);
         return;
     }
     PRODUCT(plan, f0, update)
@@ -441,8 +446,8 @@ static void fold_block(const struct tsa_plan *plan, T *scratch, const struct win
     for (size_t t = 0; t < plan->chunk; t += TSA_TILE_TOKENS) {
         const size_t n = tile_tokens(plan->chunk - t);
         T *base = tile_at(plan, scratch + r->kbase, t);
-        struct keys k = {t, n, n, features_in_place(plan, base, f0, f1),
-                         w->v + (ptrdiff_t)t * w->ldv, w->ldv};
+        struct keys k = {
+            t, n, n, features_in_place(plan, base, f0, f1), w->v + (ptrdiff_t)t * w->ldv, w->ldv};
         ptrdiff_t ldp = TSA_TILE_TOKENS;
         if (plan->transpose_update)
             k.v = scratch + r->vt + t * plan->dv;
@@ -452,22 +457,21 @@ static void fold_block(const struct tsa_plan *plan, T *scratch, const struct win
             k.phi = scratch + r->psi;
             k.v = v_pairs_at(plan, scratch, t);
             k.ldv = (ptrdiff_t)ldv;
-            PAIR_KERNELS(plan)->phi_pairs(&plan->mono, f0, f1, n, base, TSA_TILE_TOKENS, scratch + r->psi,
-                                   ldp);
+            PAIR_KERNELS(plan)->phi_pairs(&plan->mono, f0, f1, n, base, TSA_TILE_TOKENS,
+                                          scratch + r->psi, ldp);
         } else if (!k.phi) {
-            KERNELS(plan)->psi_t(&plan->mono, f0, f1, n, base, TSA_TILE_TOKENS, NULL, scratch + r->psi,
-                                 TSA_TILE_TOKENS);
+            KERNELS(plan)->psi_t(&plan->mono, f0, f1, n, base, TSA_TILE_TOKENS, NULL,
+                                 scratch + r->psi, TSA_TILE_TOKENS);
             k.phi = scratch + r->psi;
         }
         PRODUCT(plan, f0, transpose)
-        (features, k.steps, k.phi, ldp, ones, t == 0, plan->transpose_update ? scratch + r->transposed : NULL,
-         (ptrdiff_t)plan->block);
+        (features, k.steps, k.phi, ldp, ones, t == 0,
+         plan->transpose_update ? scratch + r->transposed : NULL, (ptrdiff_t)plan->block);
         if (lo && t + n == plan->chunk && !plan->transpose_update)
             PRODUCT(plan, f0, update_fold)
-            (features, ldv, k.steps, k.phi, k.v, k.ldv, t ? local : NULL, ldl, hi, lo, s->ld,
-             hi_pairs, prefetch);
-        else
-            update_tile(plan, scratch, &k, f0, features, local, ldl, prefetch);
+        (features, ldv, k.steps, k.phi, k.v, k.ldv, t ? local : NULL, ldl, hi, lo, s->ld, hi_pairs,
+         prefetch);
+        else update_tile(plan, scratch, &k, f0, features, local, ldl, prefetch);
     }
     if (lo)
         KERNELS(plan)->fold(features, s->ones_hi + f0, s->ones_lo + f0, ones, NULL);
@@ -524,8 +528,8 @@ static void prefetch_block(const struct tsa_plan *plan, const struct sums *s, co
     const ptrdiff_t at = (ptrdiff_t)next * s->ld;
     const bool folds = p->fold != NULL, pairs = next >= plan->high && s->hi_pairs;
     if (pairs)
-        prefetch_add_elements(prefetch, s->hi_pairs + (ptrdiff_t)(next - plan->high) / 2 * s->ld, count / 2,
-                           folds);
+        prefetch_add_elements(prefetch, s->hi_pairs + (ptrdiff_t)(next - plan->high) / 2 * s->ld,
+                              count / 2, folds);
     if (!pairs || folds)
         prefetch_add_elements(prefetch, s->hi + at, count, folds);
     if (folds && s->lo)
@@ -564,8 +568,8 @@ static void run_pass(const struct tsa_plan *plan, T *scratch, const struct sums 
             b = operands_of(plan, scratch, s, f0, f1, 0, (size_t)s->ld);
         for (size_t i = 0; i < heads; i++) {
             const struct queries q = head_of(plan, &p->queries, i);
-            query_block(plan, scratch, &q, coefficients_of(plan, p->h0 + i).weight, &b, s->ld, f0, f1,
-                        m, prefetch);
+            query_block(plan, scratch, &q, coefficients_of(plan, p->h0 + i).weight, &b, s->ld, f0,
+                        f1, m, prefetch);
         }
         if (p->fold)
             fold_block(plan, scratch, p->fold, s, f0, f1, prefetch);
@@ -592,8 +596,8 @@ static void window_outputs(const struct tsa_plan *plan, T *scratch, const struct
         const size_t n = tile_tokens(m - t);
         T *acc = q->acc + (ptrdiff_t)t * lda;
         if (plan->transpose_query && !first) {
-            KERNELS(plan)->transpose(plan->dv, n, acc, TSA_TILE_TOKENS, NULL, 0, scratch + plan->scratch.local,
-                                lda);
+            KERNELS(plan)->transpose(plan->dv, n, acc, TSA_TILE_TOKENS, NULL, 0,
+                                     scratch + plan->scratch.local, lda);
             acc = scratch + plan->scratch.local;
         }
         const size_t diag = causal ? seen + t : seen, keys = causal ? diag + n : seen;
@@ -652,8 +656,10 @@ static void outputs(const struct tsa_call *call, T *scratch, size_t b, size_t h0
                     size_t n, bool fold, struct tsa_prefetch *prefetch)
 {
     const struct tsa_plan *plan = call->plan;
-    struct pass pass = {
-        .to = plan->mono.total, .h0 = h0, .heads = heads, .queries = scratch_queries(plan, scratch)};
+    struct pass pass = {.to = plan->mono.total,
+                        .h0 = h0,
+                        .heads = heads,
+                        .queries = scratch_queries(plan, scratch)};
     for (size_t done = 0; done < n; done += pass.m) {
         const size_t left = n - done;
         pass.m = left < plan->scratch.queries ? left : plan->scratch.queries;

@@ -10,6 +10,7 @@
 #define OTHER float
 #define TSA_DTYPE TSA_F64
 #define KERNELS(plan) ((plan)->isa->f64)
-#define PAIR_KERNELS(plan) ((const struct tsa_pair_kernels_f64 *)(const void *)(plan)->pair_kernels) /* for no plan */
+#define PAIR_KERNELS(plan)                                                                         \
+    ((const struct tsa_pair_kernels_f64 *)(const void *)(plan)->pair_kernels) /* for no plan */
 #define ENGINE tsa_engine_f64
 #include "engine_tmpl.h"

@@ -21,14 +21,14 @@ static T *relay_scratch(const struct tsa_call *call)
     return scratch_at(call, call->team.threads);
 }
 
-static struct queries relay_queries(const struct tsa_call *call, T *scratch, const struct relay *relay,
-                                    size_t chunk)
+static struct queries relay_queries(const struct tsa_call *call, T *scratch,
+                                    const struct relay *relay, size_t chunk)
 {
     const struct tsa_plan *plan = call->plan;
     const size_t tokens = plan->group * plan->scratch.keys;
     T *accumulators = relay_scratch(call) + chunk % relay->ring * plan->relay_chunk;
-    return (struct queries){scratch + plan->scratch.qbase, accumulators, accumulators + tokens * plan->layout.ldv,
-                            plan->scratch.keys};
+    return (struct queries){scratch + plan->scratch.qbase, accumulators,
+                            accumulators + tokens * plan->layout.ldv, plan->scratch.keys};
 }
 
 /* The window and the sums of a stage: its own copies, the sums except where they are large. Where
@@ -108,7 +108,7 @@ static void stage_features(const struct tsa_call *call, const struct relay *rela
 
 /* What the stage will read next: the next chunk, and what the stage before it has left. */
 static void relay_prefetch(const struct tsa_call *call, T *scratch, const struct relay *relay,
-                        size_t chunk, struct tsa_prefetch *prefetch)
+                           size_t chunk, struct tsa_prefetch *prefetch)
 {
     const struct tsa_plan *plan = call->plan;
     const struct item *it = relay->item;

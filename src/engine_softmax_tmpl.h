@@ -105,8 +105,8 @@ struct query_range {
 
 /* Tile i of queries on a tile of `keys` keys, of which its query t sees those up to diag + t. */
 static void tile_keys(const struct tsa_plan *plan, T *scratch, const struct query_range *range,
-                       size_t i, struct sums_of_rows sums, const T *kt, const T *v, ptrdiff_t ldv,
-                       size_t keys, ptrdiff_t diag, bool first)
+                      size_t i, struct sums_of_rows sums, const T *kt, const T *v, ptrdiff_t ldv,
+                      size_t keys, ptrdiff_t diag, bool first)
 {
     const struct tsa_softmax_scratch *r = &plan->scratch.softmax;
     const ptrdiff_t lda = (ptrdiff_t)plan->layout.ldv;
@@ -141,8 +141,8 @@ static void range_keys(const struct tsa_call *call, T *scratch, const struct que
             const ptrdiff_t diag =
                 call->causal ? (ptrdiff_t)(keys_seen(call, t) - 1 - k) : (ptrdiff_t)n;
             tile_keys(plan, scratch, range, i, sums, keys.kt + (k - from) * plan->d,
-                       keys.v + (ptrdiff_t)(k - from) * keys.ldv, keys.ldv, n, diag,
-                       k % TSA_SEGMENT_KEYS == 0);
+                      keys.v + (ptrdiff_t)(k - from) * keys.ldv, keys.ldv, n, diag,
+                      k % TSA_SEGMENT_KEYS == 0);
         }
     }
 }
@@ -187,7 +187,8 @@ static void softmax_range(const struct tsa_call *call, T *scratch, struct query_
     const struct tsa_softmax_scratch *r = &plan->scratch.softmax;
     const size_t seen = keys_seen(call, range->first + range->n - 1);
     const struct sums_of_rows all = {scratch + r->acc, scratch + r->max, scratch + r->den};
-    const struct sums_of_rows part = {scratch + r->part_acc, scratch + r->part_max, scratch + r->part_den};
+    const struct sums_of_rows part = {scratch + r->part_acc, scratch + r->part_max,
+                                      scratch + r->part_den};
     pack_tiles(call, scratch, range);
     for (size_t segment = 0; segment < seen; segment += TSA_SEGMENT_KEYS) {
         const size_t end = seen - segment < TSA_SEGMENT_KEYS ? seen : segment + TSA_SEGMENT_KEYS;
@@ -265,7 +266,8 @@ static void one_row(const struct tsa_call *call, T *scratch, size_t b, size_t g,
 {
     const struct tsa_plan *plan = call->plan;
     const struct tsa_softmax_scratch *r = &plan->scratch.softmax;
-    const size_t end = row.seen - segment < TSA_SEGMENT_KEYS ? row.seen : segment + TSA_SEGMENT_KEYS;
+    const size_t end =
+        row.seen - segment < TSA_SEGMENT_KEYS ? row.seen : segment + TSA_SEGMENT_KEYS;
     const size_t most = call->k->dtype != TSA_DTYPE ? TSA_TILE_TOKENS
                         : values_in_place(call)     ? TSA_SEGMENT_KEYS
                                                     : r->keys;
@@ -281,8 +283,8 @@ static void one_row(const struct tsa_call *call, T *scratch, size_t b, size_t g,
 }
 
 /* Sums of n rows from `first` on over the segment at key `segment`. */
-static void rows_segment(const struct tsa_call *call, T *scratch, size_t item, size_t first, size_t n,
-                       size_t segment, struct sums_of_rows s)
+static void rows_segment(const struct tsa_call *call, T *scratch, size_t item, size_t first,
+                         size_t n, size_t segment, struct sums_of_rows s)
 {
     const struct tsa_plan *plan = call->plan;
     const struct tsa_softmax_scratch *r = &plan->scratch.softmax;
@@ -358,7 +360,8 @@ static void rows_task(const struct tsa_call *call, T *scratch, size_t index)
     const size_t runs = row_runs(call), item = index / runs;
     const size_t first = index % runs * TSA_TOKEN_ROWS, n = run_rows(call, first);
     const struct sums_of_rows all = {scratch + r->acc, scratch + r->max, scratch + r->den};
-    const struct sums_of_rows part = {scratch + r->part_acc, scratch + r->part_max, scratch + r->part_den};
+    const struct sums_of_rows part = {scratch + r->part_acc, scratch + r->part_max,
+                                      scratch + r->part_den};
     rows_segment(call, scratch, item, first, n, 0, all);
     for (size_t segment = TSA_SEGMENT_KEYS; segment < call->keys; segment += TSA_SEGMENT_KEYS) {
         rows_segment(call, scratch, item, first, n, segment, part);
@@ -377,8 +380,8 @@ struct segment_wave {
 static struct sums_of_rows part_at(const struct tsa_call *call, size_t index)
 {
     const struct tsa_softmax_scratch *r = &call->plan->scratch.softmax;
-    T *s =
-        scratch_at(call, index % call->team.threads) + r->parts + index / call->team.threads * r->part;
+    T *s = scratch_at(call, index % call->team.threads) + r->parts +
+           index / call->team.threads * r->part;
     return (struct sums_of_rows){s + 2 * TSA_TOKEN_ROWS, s, s + TSA_TOKEN_ROWS};
 }
 
@@ -386,7 +389,7 @@ static void segment_task(const void *argument, size_t thread, size_t index)
 {
     const struct segment_wave *w = argument;
     rows_segment(w->call, scratch_at(w->call, thread), w->item, w->first, w->n,
-               w->segment + index * TSA_SEGMENT_KEYS, part_at(w->call, index));
+                 w->segment + index * TSA_SEGMENT_KEYS, part_at(w->call, index));
 }
 
 static void rows_by_segments(const struct tsa_call *call, size_t item, size_t first)

@@ -18,8 +18,8 @@
 
 /* While query heads h .. h+heads-1 of a chunk are at work: their outputs, and what the next heads,
  * or the next chunk, will read. */
-static void prefetch_chunk(const struct tsa_call *call, const struct item *it, size_t h, size_t heads,
-                      size_t t, size_t n, struct tsa_prefetch *prefetch)
+static void prefetch_chunk(const struct tsa_call *call, const struct item *it, size_t h,
+                           size_t heads, size_t t, size_t n, struct tsa_prefetch *prefetch)
 {
     const struct tsa_plan *plan = call->plan;
     const size_t first = it->g * plan->group, next = t + n;
@@ -60,8 +60,8 @@ static void prefill_item(const struct tsa_call *call, T *scratch, size_t index)
                 const size_t more = plan->group - h;
                 heads = more < plan->scratch.heads ? more : plan->scratch.heads;
                 prefetch_chunk(call, &it, h, heads, t, n, &prefetch);
-                outputs(call, scratch, it.b, it.g * plan->group + h, heads, &it.sums, &w, true, at, t,
-                        n, full && heads == more, &prefetch);
+                outputs(call, scratch, it.b, it.g * plan->group + h, heads, &it.sums, &w, true, at,
+                        t, n, full && heads == more, &prefetch);
             }
         else if (full) {
             prefetch_chunk(call, &it, 0, 0, t, n, &prefetch);

@@ -24,15 +24,15 @@ static void token_queries(const struct tsa_call *call, T *scratch, const struct 
 }
 
 /* The chains over features in pairs of a row whose state keeps none: block by block. */
-static void token_rounded(const struct tsa_plan *plan, T *scratch, const struct sums *s, const T *psi,
-                          size_t c, size_t cols, T *acc, T *den)
+static void token_rounded(const struct tsa_plan *plan, T *scratch, const struct sums *s,
+                          const T *psi, size_t c, size_t cols, T *acc, T *den)
 {
     const size_t total = plan->mono.total;
     for (size_t at = tsa_block_count(plan), f0 = total, f1; f0 > plan->high;) {
         tsa_block_at(plan, --at, &f0, &f1);
         const struct operands b = operands_of(plan, scratch, s, f0, f1, c, cols);
-        PAIR_KERNELS(plan)->decode_state(1, cols, b.steps, psi + (f0 - plan->high) / 2, 0, &b.hi, s->ld,
-                                  &b.ones, acc, 0, den, f1 == total);
+        PAIR_KERNELS(plan)->decode_state(1, cols, b.steps, psi + (f0 - plan->high) / 2, 0, &b.hi,
+                                         s->ld, &b.ones, acc, 0, den, f1 == total);
     }
 }
 
@@ -53,7 +53,8 @@ static void token_pairs(const struct tsa_plan *plan, T *scratch, const struct su
             ones[n] = sums[row + n]->ones_pairs;
         }
         if (n > 0) {
-            PAIR_KERNELS(plan)->decode_state(n, cols, pairs, psi, ldp, hi, ldv, ones, acc, ldv, den, 1);
+            PAIR_KERNELS(plan)->decode_state(n, cols, pairs, psi, ldp, hi, ldv, ones, acc, ldv, den,
+                                             1);
         } else {
             n = 1;
             token_rounded(plan, scratch, sums[row], psi, c, cols, acc, den);
@@ -71,7 +72,7 @@ static void token_sums(const struct tsa_plan *plan, T *scratch, const struct sum
     const T *hi[TSA_TOKEN_ROWS], *ones[TSA_TOKEN_ROWS];
     if (plan->high < total) {
         PAIR_KERNELS(plan)->pair_cols(rows, total - plan->high, scratch + r->psi + plan->high, ldp,
-                               scratch + r->psi_pairs, ldp);
+                                      scratch + r->psi_pairs, ldp);
         token_pairs(plan, scratch, sums, rows, c0, c1 - c0);
     }
     if (plan->high == 0)
@@ -93,7 +94,8 @@ static void token_outputs(const struct tsa_call *call, T *scratch, const struct 
     const struct tsa_plan *plan = call->plan;
     const struct tsa_scratch *r = &plan->scratch;
     const ptrdiff_t ldv = (ptrdiff_t)plan->layout.ldv;
-    T *acc = scratch + r->acc, *den = scratch + r->den, *w = scratch + r->weights, *q = scratch + r->qbase;
+    T *acc = scratch + r->acc, *den = scratch + r->den, *w = scratch + r->weights,
+      *q = scratch + r->qbase;
     const struct sums *sums[TSA_TOKEN_ROWS];
     const size_t ldw = tsa_round_up(plan->chunk, TSA_ROW_PAD);
     const size_t width = (c1 < plan->dv ? c1 : plan->dv) - c0;
@@ -116,7 +118,8 @@ static void token_outputs(const struct tsa_call *call, T *scratch, const struct 
         T *dst = rows_out(call->o, it->b, tokens[i].h, it->t, plan->dv, scratch + r->rows, &stride);
         KERNELS(plan)->decode_window(width, it->open + more, w + i * ldw, it->window.v + c0, ldv,
                                      acc, *den, !it->sums.folded, dst + c0);
-        rows_out_done(plan, call->o, it->b, tokens[i].h, it->t, 1, c0, c0 + width, scratch + r->rows);
+        rows_out_done(plan, call->o, it->b, tokens[i].h, it->t, 1, c0, c0 + width,
+                      scratch + r->rows);
         if (it->sums.folded) {
             acc += ldv;
             den++;
@@ -153,8 +156,7 @@ static void token_items(const struct tsa_call *call, T *scratch, const struct it
         }
         token_queries(call, scratch, tokens, n);
         for (size_t i = 0; more && row == 0 && i < count; i++)
-            append(call, scratch, &items[i], &items[i].window, items[i].open, items[i].t, 1,
-                   false);
+            append(call, scratch, &items[i], &items[i].window, items[i].open, items[i].t, 1, false);
         token_outputs(call, scratch, tokens, n, more, 0, plan->layout.ldv);
     }
     for (size_t i = 0; more && i < count; i++)

@@ -11,7 +11,8 @@ static const struct wave *wave_of(const struct tsa_call *call)
     return call->work;
 }
 
-static void wave_chunk_views(const struct tsa_call *call, size_t index, struct sums *s, struct window *w)
+static void wave_chunk_views(const struct tsa_call *call, size_t index, struct sums *s,
+                             struct window *w)
 {
     T *parts = scratch_at(call, call->team.threads) + index * call->plan->wave_chunk.total;
     const struct tsa_layout *l = &call->plan->layout;
@@ -19,8 +20,8 @@ static void wave_chunk_views(const struct tsa_call *call, size_t index, struct s
                        .ones_hi = parts + call->plan->wave_chunk.ones,
                        .ld = (ptrdiff_t)l->ldv,
                        .folded = true};
-    *w = (struct window){parts + call->plan->wave_chunk.kt, parts + call->plan->wave_chunk.v, (ptrdiff_t)l->ldk,
-                         (ptrdiff_t)l->ldv};
+    *w = (struct window){parts + call->plan->wave_chunk.kt, parts + call->plan->wave_chunk.v,
+                         (ptrdiff_t)l->ldk, (ptrdiff_t)l->ldv};
 }
 
 /* Phase 1: pack a chunk, and its local sums if it is full. */
@@ -88,8 +89,8 @@ static void wave_outputs(const struct tsa_call *call, T *scratch, size_t task)
     wave_chunk_views(call, chunk, &s, &w);
     s.folded = it.sums.folded || j > 0;
     if (call->q)
-        outputs(call, scratch, it.b, it.g * plan->group + task % plan->group, 1, &s, &w, true, span.at,
-                span.t, span.n, false, NULL);
+        outputs(call, scratch, it.b, it.g * plan->group + task % plan->group, 1, &s, &w, true,
+                span.at, span.t, span.n, false, NULL);
     if (task % plan->group == 0 && !span_is_full(call, &span))
         window_copy(plan, &it.window, &w, span.at + span.n);
 }

@@ -80,7 +80,8 @@ struct tsa_layout {
     size_t features, ldv, window, ldk; /* window: positions; ldk: padded */
     size_t high;                       /* first feature that is also kept as pairs */
     size_t hi, lo, ones_hi, ones_lo, kt, v;
-    size_t hi_pairs, ones_pairs; /* of features high .. features-1, hi and ones_hi rounded to bf16 */
+    size_t hi_pairs,
+        ones_pairs;          /* of features high .. features-1, hi and ones_hi rounded to bf16 */
     size_t section_elements; /* size of the section of one kv head */
 };
 
@@ -93,7 +94,8 @@ struct tsa_state_header { /* header of every state, then one tsa_layer_header pe
     uint64_t owner; /* address of a state in library memory, else 0 */
     uint64_t mark;  /* used while a call looks for duplicates */
     uint64_t fold;  /* chunk of the plan that last wrote: open windows fold at this length */
-    uint64_t pair_degree; /* 0, or 1 + the lowest degree whose sums are also kept as pairs of bf16 */
+    uint64_t
+        pair_degree; /* 0, or 1 + the lowest degree whose sums are also kept as pairs of bf16 */
     uint64_t reserved[3];
 };
 struct tsa_layer_header {
@@ -124,7 +126,7 @@ void tsa_state_round(const struct tsa_plan *plan, const struct tsa_state *s, siz
 
 /* First element of the section of one kv head of one layer; the parts lie as *l says. */
 void *tsa_state_section(const struct tsa_state *s, const struct tsa_layout *l, size_t elem,
-                      size_t layer, size_t kv_head);
+                        size_t layer, size_t kv_head);
 struct tsa_layer_header *tsa_state_layer(const struct tsa_state *s, size_t layer);
 /* Does the state fit the plan? TSA_EINVAL, TSA_EFORMAT or TSA_EMISMATCH if not. `argument` names
  * it, `sequence` is its index or TSA_NO_SEQUENCE. Whoever writes sets header.fold = plan->chunk. */
@@ -137,10 +139,10 @@ enum tsa_status tsa_state_check_replaced(const struct tsa_plan *plan, const stru
                                          const char *argument, struct tsa_error *err);
 /* TSA_EINVAL if the plan has no such layer or kv head. */
 enum tsa_status tsa_check_section(const struct tsa_plan *plan, size_t layer, size_t kv_head,
-                                struct tsa_error *err);
+                                  struct tsa_error *err);
 /* The parts of one section that count: sums of `features` features and w window tokens. */
 void tsa_section_copy(size_t elem, size_t d, size_t features, size_t w, void *dst,
-                    const struct tsa_layout *dl, const void *src, const struct tsa_layout *sl);
+                      const struct tsa_layout *dl, const void *src, const struct tsa_layout *sl);
 
 /* -- scratch of calls (workspace.c) ----------------------------------------------------------- */
 
@@ -168,22 +170,22 @@ size_t tsa_merge_scratch_bytes(const struct tsa_plan *plan);
 /* Softmax uses the same scratch in another way. Offsets in elements of T. */
 struct tsa_softmax_scratch {
     size_t queries, keys; /* of a range of queries, and packed keys that it sees; whole tiles */
-    size_t qt;      /* [queries / tile][d][tile], or [token rows][d] */
-    size_t kt, v;   /* [keys / tile][d][tile], [keys][ldv] */
-    size_t weights; /* [tile][tile], or what softmax_decode asks for */
+    size_t qt;            /* [queries / tile][d][tile], or [token rows][d] */
+    size_t kt, v;         /* [keys / tile][d][tile], [keys][ldv] */
+    size_t weights;       /* [tile][tile], or what softmax_decode asks for */
     size_t acc, max, den; /* [queries][ldv], [queries] twice: sums so far */
     size_t part_acc, part_max, part_den; /* the same, of the segment under way */
-    size_t shrink;  /* [tile] */
-    size_t rows;    /* [tile][max(d, dv)]: rows of another dtype */
+    size_t shrink;                       /* [tile] */
+    size_t rows;                         /* [tile][max(d, dv)]: rows of another dtype */
     size_t parts, part; /* [TSA_SOFTMAX_PARTS][part]: max, den, acc of token rows */
     size_t total;
 };
 
 /* Offsets, in elements of T, of the parts of one thread's scratch: of the plan alone. */
 struct tsa_scratch {
-    size_t queries; /* tokens that pass over the sums together, whole tiles */
-    size_t heads;   /* query heads of one kv head that do so */
-    size_t keys;    /* a chunk in whole tiles */
+    size_t queries;         /* tokens that pass over the sums together, whole tiles */
+    size_t heads;           /* query heads of one kv head that do so */
+    size_t keys;            /* a chunk in whole tiles */
     size_t ld_base, ld_psi; /* rows with lanes = monomials: base, decode's psi */
     size_t qbase;   /* [heads][queries / tile][1 + mono.rows][tile] or [token rows][ld_base]: packed
                        queries and their lower monomials */
@@ -195,11 +197,11 @@ struct tsa_scratch {
     size_t local;   /* [max(block, tile)][ldv]: sums of a chunk so far, or outputs of a tile */
     size_t transposed, vt, local_t; /* [tile][block] of phi, [keys / tile][dv][tile] of v,
                                    [ldv][block] of local: only if the plan transposes its updates */
-    size_t ones;    /* [block]: their ones column */
-    size_t psi_pairs; /* [token rows][ld_psi] */
-    size_t v_pairs;   /* [keys / 2][ldv], or [keys / tile][dv][tile / 2] if transposed */
+    size_t ones;                    /* [block]: their ones column */
+    size_t psi_pairs;               /* [token rows][ld_psi] */
+    size_t v_pairs;              /* [keys / 2][ldv], or [keys / tile][dv][tile / 2] if transposed */
     size_t hi_pairs, ones_pairs; /* [block / 2][ldv], [block / 2] */
-    size_t rows;    /* [queries][max(d, dv)]: rows of another dtype */
+    size_t rows;                 /* [queries][max(d, dv)]: rows of another dtype */
     struct tsa_softmax_scratch softmax;
     size_t total; /* elements */
 };
@@ -235,27 +237,27 @@ struct tsa_plan {
     size_t state_bytes;
     struct tsa_scratch scratch;
     struct tsa_wave_chunk wave_chunk;
-    size_t relay_chunk;   /* elements for the accumulators of a chunk's queries; 0: too many */
-    size_t lanes;        /* of T in a vector */
+    size_t relay_chunk;       /* elements for the accumulators of a chunk's queries; 0: too many */
+    size_t lanes;             /* of T in a vector */
     bool transpose_query;     /* tiles over the sums have lanes = tokens, not value columns */
     bool transpose_update;    /* tiles of their update have lanes = features */
-    bool large;          /* sums that do not stay in L2 */
-    size_t block;        /* features per block of the chunk loop (multiple of TSA_ROW_PAD), */
-    size_t low_block;    /* and below high */
+    bool large;               /* sums that do not stay in L2 */
+    size_t block;             /* features per block of the chunk loop (multiple of TSA_ROW_PAD), */
+    size_t low_block;         /* and below high */
     enum tsa_compute compute; /* what runs: not TSA_COMPUTE_FASTEST */
     size_t high;              /* first feature whose products have bf16 operands; or mono.total */
     const struct tsa_pair_kernels_f32 *pair_kernels; /* their kernels */
-    uint64_t pair_degree;            /* what states of this plan have in header.pair_degree */
-    size_t wave;         /* 0; tests want the whole team on each item: 1 in a relay, 2 and more in
+    uint64_t pair_degree; /* what states of this plan have in header.pair_degree */
+    size_t wave;          /* 0; tests want the whole team on each item: 1 in a relay, 2 and more in
                             waves of so many chunks */
-    size_t coef_sets;    /* 1 or heads */
-    double *temperature; /* [heads] */
-    double *coef_double; /* [coef_sets][terms] */
-    void *scale;         /* T [heads]: (T)(1/a) */
-    void *coef;          /* T [coef_sets][terms] */
-    void *weight;        /* T [coef_sets][F]: (T)(c_m * multiplicity) */
-    double weight_max;   /* largest |weight| */
-    bool unit_weights;   /* two terms, the second with weights of 1: rows of queries are psi */
+    size_t coef_sets;     /* 1 or heads */
+    double *temperature;  /* [heads] */
+    double *coef_double;  /* [coef_sets][terms] */
+    void *scale;          /* T [heads]: (T)(1/a) */
+    void *coef;           /* T [coef_sets][terms] */
+    void *weight;         /* T [coef_sets][F]: (T)(c_m * multiplicity) */
+    double weight_max;    /* largest |weight| */
+    bool unit_weights;    /* two terms, the second with weights of 1: rows of queries are psi */
     double scale_max;
     struct tsa_allocator allocator;
     void (*execute)(void *user, size_t count, void (*function)(void *argument, size_t index),

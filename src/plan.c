@@ -320,9 +320,8 @@ static enum tsa_status set_scalars(struct tsa_plan *p, const struct tsa_options 
     p->execute = o->execute;
     p->execute_user = o->execute_user;
 
-    double bytes =
-        tsa_state_bytes_double(p->d, p->dv, p->terms, p->chunk, p->elem, p->kv_heads, p->layers,
-                               o->compute != TSA_COMPUTE_F32);
+    double bytes = tsa_state_bytes_double(p->d, p->dv, p->terms, p->chunk, p->elem, p->kv_heads,
+                                          p->layers, o->compute != TSA_COMPUTE_F32);
     /* The estimate errs by a few roundings; what passes here fits size_t without doubt. */
     if (bytes > (double)TSA_MAX_STATE_BYTES || !tsa_monomials_init(&p->mono, p->d, p->terms))
         return too_large(err, p, bytes);
@@ -331,8 +330,7 @@ static enum tsa_status set_scalars(struct tsa_plan *p, const struct tsa_options 
         return status;
     choose_lanes(p);
     choose_compute(p, o);
-    tsa_layout_init(&p->layout, p->d, p->dv, p->terms, p->chunk, p->elem,
-                    (size_t)p->pair_degree);
+    tsa_layout_init(&p->layout, p->d, p->dv, p->terms, p->chunk, p->elem, (size_t)p->pair_degree);
     p->state_bytes = tsa_state_bytes_exact(&p->layout, p->elem, p->kv_heads, p->layers);
     choose_block(p);
     if (!tsa_scratch_init(p))

@@ -28,7 +28,9 @@ void tsa_layout_init(struct tsa_layout *l, size_t d, size_t dv, size_t terms, si
     l->ones_lo = l->ones_hi + ones;
     l->kt = l->ones_lo + ones;
     l->v = l->kt + d * l->ldk;
-    l->high = pair_degree == 0 ? l->features : pair_degree == 1 ? 0 : tsa_features(d, pair_degree - 1);
+    l->high = pair_degree == 0   ? l->features
+              : pair_degree == 1 ? 0
+                                 : tsa_features(d, pair_degree - 1);
     rows = (l->features - l->high + 1) / 2;
     l->hi_pairs = l->v + chunk * l->ldv;
     l->ones_pairs = l->hi_pairs + rows * l->ldv;
@@ -81,17 +83,18 @@ static char *inside(const struct tsa_state *s, size_t offset)
 }
 
 void *tsa_state_section(const struct tsa_state *s, const struct tsa_layout *l, size_t elem,
-                      size_t layer, size_t kv_head)
+                        size_t layer, size_t kv_head)
 {
     size_t index = layer * (size_t)s->header.kv_heads + kv_head;
-    return inside(s, sections_offset((size_t)s->header.layers) + index * l->section_elements * elem);
+    return inside(s,
+                  sections_offset((size_t)s->header.layers) + index * l->section_elements * elem);
 }
 
 struct tsa_layer_header *tsa_state_layer(const struct tsa_state *s, size_t layer)
 {
     size_t offset = tsa_round_up(sizeof(struct tsa_state_header), TSA_ALIGN);
-    return (struct tsa_layer_header *)(void *)inside(s,
-                                                   offset + layer * sizeof(struct tsa_layer_header));
+    return (struct tsa_layer_header *)(void *)inside(
+        s, offset + layer * sizeof(struct tsa_layer_header));
 }
 
 /* -- does it fit? ------------------------------------------------------------------------- */
@@ -337,7 +340,7 @@ static void copy_part(size_t elem, void *dst, size_t at, const void *src, size_t
 }
 
 void tsa_section_copy(size_t elem, size_t d, size_t features, size_t w, void *dst,
-                    const struct tsa_layout *dl, const void *src, const struct tsa_layout *sl)
+                      const struct tsa_layout *dl, const void *src, const struct tsa_layout *sl)
 {
     copy_part(elem, dst, dl->hi, src, sl->hi, features * sl->ldv);
     copy_part(elem, dst, dl->lo, src, sl->lo, features * sl->ldv);
@@ -369,8 +372,8 @@ enum tsa_status tsa_state_copy(const struct tsa_plan *plan, struct tsa_state *ds
         size_t w = tsa_state_window(src, layer);
         for (size_t g = 0; g < plan->kv_heads; g++)
             tsa_section_copy(plan->elem, plan->d, plan->mono.total, w,
-                           tsa_state_section(dst, &dl, plan->elem, layer, g), &dl,
-                           tsa_state_section(src, &sl, plan->elem, layer, g), &sl);
+                             tsa_state_section(dst, &dl, plan->elem, layer, g), &dl,
+                             tsa_state_section(src, &sl, plan->elem, layer, g), &sl);
         for (size_t g = 0; g < plan->kv_heads; g++)
             tsa_state_round(plan, dst, layer, g, 0, 1);
     }
@@ -392,9 +395,10 @@ void tsa_state_round(const struct tsa_plan *plan, const struct tsa_state *s, siz
     const size_t end = 2 * p1 < last ? 2 * p1 : last, rows = end - 2 * p0;
     const ptrdiff_t ldv = (ptrdiff_t)l.ldv;
     plan->pair_kernels->pair_rows(rows, l.ldv, section + l.hi + (l.high + 2 * p0) * l.ldv, ldv,
-                           section + l.hi_pairs + p0 * l.ldv, ldv);
+                                  section + l.hi_pairs + p0 * l.ldv, ldv);
     if (part == 0)
-        plan->pair_kernels->pair_cols(1, last, section + l.ones_hi + l.high, 0, section + l.ones_pairs, 0);
+        plan->pair_kernels->pair_cols(1, last, section + l.ones_hi + l.high, 0,
+                                      section + l.ones_pairs, 0);
 }
 
 uint64_t tsa_state_tokens(const struct tsa_state *state, size_t layer)
@@ -488,7 +492,7 @@ enum tsa_status tsa_state_view(const struct tsa_plan *plan, const struct tsa_sta
 }
 
 enum tsa_status tsa_check_section(const struct tsa_plan *plan, size_t layer, size_t kv_head,
-                                struct tsa_error *err)
+                                  struct tsa_error *err)
 {
     bool bad_layer = layer >= plan->layers;
     if (!bad_layer && kv_head < plan->kv_heads)

@@ -185,8 +185,8 @@ static void reduce_windows(const struct reduction *r, size_t layer)
         total.window = tsa_state_layer(s, layer)->window;
         for (size_t g = 0; s != r->dst && g < p->kv_heads; g++)
             tsa_section_copy(p->elem, p->d, 0, (size_t)total.window,
-                           tsa_state_section(r->dst, &dl, p->elem, layer, g), &dl,
-                           tsa_state_section(s, &sl, p->elem, layer, g), &sl);
+                             tsa_state_section(r->dst, &dl, p->elem, layer, g), &dl,
+                             tsa_state_section(s, &sl, p->elem, layer, g), &sl);
     }
     *to = total;
 }

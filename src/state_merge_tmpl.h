@@ -70,8 +70,8 @@ static void TSA_NAME(fold_window)(const struct tsa_plan *p, const T *section,
     ptrdiff_t ldv = (ptrdiff_t)l->ldv;
     for (size_t t = 0; t < w; t += TSA_TILE_TOKENS) {
         size_t n = w - t < TSA_TILE_TOKENS ? w - t : TSA_TILE_TOKENS;
-        k->psi_t(&p->mono, f0, f1, n, a->base + t * p->mono.rows, TSA_TILE_TOKENS, NULL,
-                 a->phi, TSA_TILE_TOKENS);
+        k->psi_t(&p->mono, f0, f1, n, a->base + t * p->mono.rows, TSA_TILE_TOKENS, NULL, a->phi,
+                 TSA_TILE_TOKENS);
         const T *v = section + l->v + t * l->ldv;
         if (f0 < p->high) {
             k->transpose(count, n, a->phi, TSA_TILE_TOKENS, a->ones_local, t == 0, NULL, 0);
@@ -83,7 +83,8 @@ static void TSA_NAME(fold_window)(const struct tsa_plan *p, const T *section,
         T *v_pairs = a->pairs + p->block * (TSA_TILE_TOKENS / 2);
         pairs->pair_cols(count, n, a->phi, TSA_TILE_TOKENS, a->pairs, TSA_TILE_TOKENS / 2);
         pairs->pair_rows(n, l->ldv, v, ldv, v_pairs, ldv);
-        pairs->transpose(count, half, a->pairs, TSA_TILE_TOKENS / 2, a->ones_local, t == 0, NULL, 0);
+        pairs->transpose(count, half, a->pairs, TSA_TILE_TOKENS / 2, a->ones_local, t == 0, NULL,
+                         0);
         pairs->update(count, l->ldv, half, a->pairs, v_pairs, ldv, a->local, ldv, t == 0, NULL);
     }
     k->fold(sums, rows->hi, rows->lo, a->local, NULL);
@@ -104,8 +105,8 @@ static void TSA_NAME(folded)(const struct tsa_plan *p, const T *section, const s
 
 /* Add src's history to the sums of dst; src may be dst. scratch is NULL if w = 0. */
 static void TSA_NAME(merge_section)(const struct tsa_plan *p, void *to, const struct tsa_layout *dl,
-                                  const void *from, const struct tsa_layout *sl, size_t w,
-                                  void *scratch)
+                                    const void *from, const struct tsa_layout *sl, size_t w,
+                                    void *scratch)
 {
     const struct TSA_KERNELS *k = p->isa->TSA_TABLE;
     T *dst = to;
@@ -152,16 +153,17 @@ static void TSA_NAME(export_rows)(size_t count, size_t dv, size_t ldv, const T *
 }
 
 static void TSA_NAME(export_section)(const struct tsa_plan *p, const void *from,
-                                   const struct tsa_layout *l, size_t w, size_t degree,
-                                   struct tsa_tuple *tuple, void *scratch, double *out,
-                                   ptrdiff_t stride)
+                                     const struct tsa_layout *l, size_t w, size_t degree,
+                                     struct tsa_tuple *tuple, void *scratch, double *out,
+                                     ptrdiff_t stride)
 {
     const T *section = from;
     size_t start = p->mono.start[degree], end = p->mono.start[degree + 1];
     if (w == 0) {
         TSA_NAME(export_rows)
-        (end - start, p->dv, l->ldv, section + l->hi + start * l->ldv, section + l->lo + start * l->ldv,
-         section + l->ones_hi + start, section + l->ones_lo + start, tuple, out, stride);
+        (end - start, p->dv, l->ldv, section + l->hi + start * l->ldv,
+         section + l->lo + start * l->ldv, section + l->ones_hi + start,
+         section + l->ones_lo + start, tuple, out, stride);
         return;
     }
     struct TSA_NAME(arrays) a;

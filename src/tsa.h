@@ -102,8 +102,8 @@ enum tsa_basis {
 
 /** How the products of features and sums are computed. */
 enum tsa_compute {
-    TSA_COMPUTE_F32 = 0,   /**< in the plan's dtype, all of them */
-    TSA_COMPUTE_MIXED = 1, /**< degrees from exact_degrees on from bf16 operands, added in f32;
+    TSA_COMPUTE_F32 = 0,    /**< in the plan's dtype, all of them */
+    TSA_COMPUTE_MIXED = 1,  /**< degrees from exact_degrees on from bf16 operands, added in f32;
                                 lower degrees, the window and the sums themselves in f32. Degree m
                                 weighs c_m x^m: this costs little where |q.k|/a is below 1, and
                                 must not be used where it is large (doc/accuracy.md) */

@@ -118,12 +118,15 @@ bool tsa_scratch_init(struct tsa_plan *plan)
         !add(&scratch->total, &scratch->psi, psi > token_psi ? psi : token_psi, 1) ||
         !add(&scratch->total, &scratch->acc, tokens, l->ldv) ||
         !add(&scratch->total, &scratch->den, tokens, 1) ||
-        !add(&scratch->total, &scratch->weights, weights > token_weights ? weights : token_weights, 1) ||
+        !add(&scratch->total, &scratch->weights, weights > token_weights ? weights : token_weights,
+             1) ||
         !add(&scratch->total, &scratch->kbase, plan->mono.rows + 1, scratch->keys) ||
         !add(&scratch->total, &scratch->local, plan->block > tile ? plan->block : tile, l->ldv) ||
-        !add(&scratch->total, &scratch->transposed, plan->transpose_update ? tile : 0, plan->block) ||
+        !add(&scratch->total, &scratch->transposed, plan->transpose_update ? tile : 0,
+             plan->block) ||
         !add(&scratch->total, &scratch->vt, plan->transpose_update ? scratch->keys : 0, plan->dv) ||
-        !add(&scratch->total, &scratch->local_t, plan->transpose_update ? plan->block : 0, l->ldv) ||
+        !add(&scratch->total, &scratch->local_t, plan->transpose_update ? plan->block : 0,
+             l->ldv) ||
         !add(&scratch->total, &scratch->ones, plan->block + TSA_ROW_PAD, 1) ||
         !add(&scratch->total, &scratch->psi_pairs, mixed ? token_psi : 0, 1) ||
         !add(&scratch->total, &scratch->v_pairs, mixed ? scratch->keys / 2 : 0, l->ldv) ||
@@ -134,10 +137,12 @@ bool tsa_scratch_init(struct tsa_plan *plan)
         return false;
     if (scratch->total < scratch->softmax.total)
         scratch->total = scratch->softmax.total;
-    struct tsa_wave_chunk *chunk_parts = &plan->wave_chunk; /* parts of a state's section, which fits */
+    struct tsa_wave_chunk *chunk_parts =
+        &plan->wave_chunk; /* parts of a state's section, which fits */
     chunk_parts->total = 0;
     add(&chunk_parts->total, &chunk_parts->sums, l->features, l->ldv);
-    add(&chunk_parts->total, &chunk_parts->ones, tsa_round_up(l->features, TSA_ROW_PAD) + TSA_ROW_PAD, 1);
+    add(&chunk_parts->total, &chunk_parts->ones,
+        tsa_round_up(l->features, TSA_ROW_PAD) + TSA_ROW_PAD, 1);
     add(&chunk_parts->total, &chunk_parts->kt, plan->d, l->ldk);
     add(&chunk_parts->total, &chunk_parts->v, plan->chunk, l->ldv);
     size_t rows, offset;
@@ -186,7 +191,7 @@ size_t tsa_relay_chunks(const struct tsa_plan *plan, size_t threads)
 size_t tsa_stage_elements(const struct tsa_plan *plan)
 {
     const struct tsa_layout *l = &plan->layout;
-    const size_t elements = l->hi_pairs - (plan->large ? l->kt : 0); /* window, sums */
+    const size_t elements = l->hi_pairs - (plan->large ? l->kt : 0);  /* window, sums */
     return tsa_round_up(elements, TSA_MAX_LANES) + 2 * TSA_MAX_LANES; /* lines apart */
 }
 

@@ -29,8 +29,7 @@ struct desk {
 
 static void desk_begin(struct desk *s, enum tsa_dtype dtype, enum tsa_normalize normalize)
 {
-    const struct shape shape = { D, V, 3, 8, H, G, B, N, dtype, normalize,
-                                 COEF_TAYLOR, TEMP_TWO };
+    const struct shape shape = {D, V, 3, 8, H, G, B, N, dtype, normalize, COEF_TAYLOR, TEMP_TWO};
     struct tsa_options options;
     problem_make(&s->p, &shape, 200);
     problem_options(&s->p, &options);
@@ -88,12 +87,12 @@ static void assert_untouched(const struct desk *s)
     ck_assert_mem_eq(s->out, s->out_before, 2 * s->p.o_count * dtype_size(s->p.shape.dtype));
 }
 
-#define REFUSED(s, call, want, argument)              \
-    do {                                              \
-        memset(&(s)->err, 0x5a, sizeof (s)->err);     \
-        const enum tsa_status got_ = (call);          \
-        assert_error(&(s)->err, got_, want, argument); \
-        assert_untouched(s);                          \
+#define REFUSED(s, call, want, argument)                                                           \
+    do {                                                                                           \
+        memset(&(s)->err, 0x5a, sizeof(s)->err);                                                   \
+        const enum tsa_status got_ = (call);                                                       \
+        assert_error(&(s)->err, got_, want, argument);                                             \
+        assert_untouched(s);                                                                       \
     } while (0)
 
 #define CONST_STATES(s) ((const struct tsa_state *const *)(s)->states)
@@ -124,8 +123,8 @@ static void release_nothing(void *user, void *memory, size_t bytes)
 
 START_TEST(options)
 {
-    static const double nan_at[] = { 2, NAN, 2, 2 }, zero_at[] = { 2, 2, 0, 2 };
-    static const double bad_coef[] = { 1, INFINITY, 0.5 };
+    static const double nan_at[] = {2, NAN, 2, 2}, zero_at[] = {2, 2, 0, 2};
+    static const double bad_coef[] = {1, INFINITY, 0.5};
     struct tsa_options base, o;
     struct tsa_error err;
     ck_assert_int_eq(tsa_options_init(&base, sizeof base), TSA_OK);
@@ -139,11 +138,11 @@ START_TEST(options)
     base.value_dim = V;
     ck_assert_int_eq(tsa_plan_create(&base, NULL, &err), TSA_EINVAL);
     ck_assert_str_eq(err.argument, "plan");
-#define REFUSED_OPTION(field, value, want, argument) \
-    do {                                             \
-        o = base;                                    \
-        o.field = value;                             \
-        refuse_options(&o, want, argument);          \
+#define REFUSED_OPTION(field, value, want, argument)                                               \
+    do {                                                                                           \
+        o = base;                                                                                  \
+        o.field = value;                                                                           \
+        refuse_options(&o, want, argument);                                                        \
     } while (0)
     REFUSED_OPTION(size, 0, TSA_EINVAL, "size");
     REFUSED_OPTION(size, 16, TSA_EINVAL, "size");
@@ -179,15 +178,15 @@ START_TEST(options)
     REFUSED_OPTION(head_dim, (size_t)1 << 30, TSA_EOVERFLOW, "head_dim");
     o = base;
     o.value_dim = SIZE_MAX / 2;
-    ck_assert_int_eq(tsa_plan_create(&o, &(struct tsa_plan *){ NULL }, &err), TSA_EOVERFLOW);
+    ck_assert_int_eq(tsa_plan_create(&o, &(struct tsa_plan *){NULL}, &err), TSA_EOVERFLOW);
     ck_assert_ptr_nonnull(strstr(err.text, "bytes"));
     o = base;
     o.heads = o.kv_heads = o.layers = SIZE_MAX / 8;
-    ck_assert_int_eq(tsa_plan_create(&o, &(struct tsa_plan *){ NULL }, &err), TSA_EOVERFLOW);
+    ck_assert_int_eq(tsa_plan_create(&o, &(struct tsa_plan *){NULL}, &err), TSA_EOVERFLOW);
     base.heads = 4;
     REFUSED_OPTION(temperatures, nan_at, TSA_EINVAL, "temperatures");
     REFUSED_OPTION(temperatures, zero_at, TSA_EINVAL, "temperatures");
-    ck_assert_int_eq(tsa_plan_create(&o, &(struct tsa_plan *){ NULL }, &err), TSA_EINVAL);
+    ck_assert_int_eq(tsa_plan_create(&o, &(struct tsa_plan *){NULL}, &err), TSA_EINVAL);
     ck_assert_int_eq(err.head, 2);
     o = base;
     o.allocate = allocate_nothing, o.release = release_nothing;
@@ -243,10 +242,10 @@ static void refuse_tensor(struct desk *s, char letter, enum tsa_status want, con
 
 START_TEST(tensors)
 {
-    static const char *const name[] = { "q", "k", "v", "o" };
+    static const char *const name[] = {"q", "k", "v", "o"};
     struct desk s;
     desk_begin(&s, _i == 0 ? TSA_F32 : TSA_F64, TSA_NORMALIZE_L2);
-    struct tsa_tensor *const tensor[] = { &s.q, &s.k, &s.v, &s.o };
+    struct tsa_tensor *const tensor[] = {&s.q, &s.k, &s.v, &s.o};
     for (int j = 0; j < 4; j++) {
         const struct tsa_tensor good = *tensor[j];
         tensor[j]->data = NULL;
@@ -308,7 +307,7 @@ START_TEST(arguments)
     struct tsa_error *e = &s.err;
     const struct tsa_plan *p = s.plan;
     struct tsa_state *const *st = s.states;
-    struct tsa_state *twice[B] = { st[1], st[1] }, *none[B] = { st[0], NULL };
+    struct tsa_state *twice[B] = {st[1], st[1]}, *none[B] = {st[0], NULL};
     struct tsa_view view;
     double out[6 * (V + 1)];
     int equal;
@@ -331,8 +330,7 @@ START_TEST(arguments)
     ck_assert_int_eq(e->sequence, 0);
     ck_assert_int_eq(tsa_prefill(p, twice, B, 0, 9, &s.q, &s.k, &s.v, &s.o, NULL, NULL),
                      TSA_EINVAL);
-    REFUSED(&s, tsa_softmax(p, B, 9, 8, 1, &s.q, &s.k, &s.v, &s.o, NULL, e), TSA_EINVAL,
-            "keys");
+    REFUSED(&s, tsa_softmax(p, B, 9, 8, 1, &s.q, &s.k, &s.v, &s.o, NULL, e), TSA_EINVAL, "keys");
     REFUSED(&s, tsa_softmax(p, B, 9, 0, 0, &s.q, &s.k, &s.v, &s.o, NULL, e), TSA_EINVAL, "keys");
     REFUSED(&s, tsa_state_merge(p, NULL, st[0], NULL, e), TSA_EINVAL, "dst");
     REFUSED(&s, tsa_state_merge(p, st[0], NULL, NULL, e), TSA_EINVAL, "src");
@@ -377,7 +375,7 @@ START_TEST(foreign_states)
     char *memory = aligned_alloc(64, room);
     memset(memory, 0x33, room);
     struct tsa_state *fake = (struct tsa_state *)(void *)memory;
-    struct tsa_state *mixed[B] = { s.states[0], fake };
+    struct tsa_state *mixed[B] = {s.states[0], fake};
     REFUSED(&s, tsa_decode(s.plan, mixed, B, 0, &s.q, &s.k, &s.v, &s.o, NULL, e), TSA_EFORMAT,
             "states");
     ck_assert_int_eq(e->sequence, 1);
@@ -398,20 +396,34 @@ START_TEST(foreign_states)
         problem_options(&s.p, &o);
         o.layers = 2;
         switch (j) {
-        case 0: o.head_dim = D + 1; break;
-        case 1: o.value_dim = V + 1; break;
-        case 2: o.kv_heads = H; break;
-        case 3: o.dtype = TSA_F64; break;
-        case 4: o.normalize = TSA_NORMALIZE_NONE; break;
-        case 5: o.terms = 2; break;
-        default: o.layers = 3; break;
+        case 0:
+            o.head_dim = D + 1;
+            break;
+        case 1:
+            o.value_dim = V + 1;
+            break;
+        case 2:
+            o.kv_heads = H;
+            break;
+        case 3:
+            o.dtype = TSA_F64;
+            break;
+        case 4:
+            o.normalize = TSA_NORMALIZE_NONE;
+            break;
+        case 5:
+            o.terms = 2;
+            break;
+        default:
+            o.layers = 3;
+            break;
         }
         struct tsa_plan *other = make_plan(&o);
         struct tsa_state *state = NULL;
         ok(tsa_state_create(other, &state, e), e);
         mixed[1] = state;
-        REFUSED(&s, tsa_decode(s.plan, mixed, B, 0, &s.q, &s.k, &s.v, &s.o, NULL, e),
-                TSA_EMISMATCH, "states");
+        REFUSED(&s, tsa_decode(s.plan, mixed, B, 0, &s.q, &s.k, &s.v, &s.o, NULL, e), TSA_EMISMATCH,
+                "states");
         ck_assert_int_eq(e->sequence, 1);
         REFUSED(&s, tsa_state_merge(s.plan, s.states[0], state, NULL, e), TSA_EMISMATCH, "src");
         REFUSED(&s, tsa_state_copy(s.plan, s.states[0], state, e), TSA_EMISMATCH, "src");
@@ -428,13 +440,13 @@ END_TEST
 /* A NaN or an infinity anywhere is found before anything changes, and named. */
 START_TEST(nonfinite)
 {
-    static const double bad[] = { NAN, INFINITY, -INFINITY };
+    static const double bad[] = {NAN, INFINITY, -INFINITY};
     const enum tsa_dtype dtype = _i % 2 == 0 ? TSA_F32 : TSA_F64;
     struct desk s;
     desk_begin(&s, dtype, _i / 2 == 0 ? TSA_NORMALIZE_L2 : TSA_NORMALIZE_NONE);
     struct tsa_error *e = &s.err;
-    struct tsa_tensor *const tensor[] = { &s.q, &s.k, &s.v };
-    static const char *const name[] = { "q", "k", "v" };
+    struct tsa_tensor *const tensor[] = {&s.q, &s.k, &s.v};
+    static const char *const name[] = {"q", "k", "v"};
     for (int j = 0; j < 3; j++)
         for (size_t at = 0; at < B * (j == 0 ? H : G) * N; at += 7) {
             const size_t heads = j == 0 ? H : G, width = j == 2 ? V : D, column = at % width;
@@ -550,12 +562,11 @@ START_TEST(default_chunks)
     static const struct {
         size_t d, dv, terms, chunk;
     } shapes[] = {
-        { 1, 1, 1, 32 },     { 5, 7, 5, 64 },     { 8, 16, 2, 32 },   { 8, 64, 2, 32 },
-        { 16, 64, 2, 32 },   { 17, 65, 2, 32 },   { 16, 64, 3, 64 },  { 128, 128, 2, 32 },
-        { 32, 32, 4, 128 },  { 64, 16, 3, 64 },   { 64, 64, 3, 128 }, { 16, 128, 4, 128 },
-        { 16, 64, 5, 128 },  { 128, 64, 3, 128 }, { 64, 32, 4, 512 }, { 64, 64, 4, 512 },
-        { 32, 128, 5, 512 }, { 12, 20, 4, 64 },  { 12, 20, 5, 128 }, { 17, 65, 4, 128 },
-        { 17, 65, 5, 256 },
+        {1, 1, 1, 32},    {5, 7, 5, 64},     {8, 16, 2, 32},    {8, 64, 2, 32},    {16, 64, 2, 32},
+        {17, 65, 2, 32},  {16, 64, 3, 64},   {128, 128, 2, 32}, {32, 32, 4, 128},  {64, 16, 3, 64},
+        {64, 64, 3, 128}, {16, 128, 4, 128}, {16, 64, 5, 128},  {128, 64, 3, 128}, {64, 32, 4, 512},
+        {64, 64, 4, 512}, {32, 128, 5, 512}, {12, 20, 4, 64},   {12, 20, 5, 128},  {17, 65, 4, 128},
+        {17, 65, 5, 256},
     };
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         struct tsa_options o;
@@ -579,8 +590,8 @@ START_TEST(declared_length)
     static const struct {
         size_t max_tokens, chunk, wanted;
     } cases[] = {
-        { 0, 0, 64 },    { 1, 0, 64 },    { 63, 0, 64 },   { 64, 0, 128 },     { 500, 0, 512 },
-        { 560, 0, 576 }, { 561, 0, 64 },  { 500, 16, 16 }, { SIZE_MAX, 0, 64 },
+        {0, 0, 64},    {1, 0, 64},   {63, 0, 64},   {64, 0, 128},      {500, 0, 512},
+        {560, 0, 576}, {561, 0, 64}, {500, 16, 16}, {SIZE_MAX, 0, 64},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct tsa_options o;

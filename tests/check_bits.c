@@ -21,30 +21,30 @@ static const struct fixed {
     double temperature;
     uint64_t f32, f64; /* hashes */
 } problems[] = {
-    {16, 64, 3, 32, 2, 1, 1, 100, 96, 40, L2, 2,
-     UINT64_C(0xb1c0c181d7d26ba9), UINT64_C(0x5180f0917e476818)},
-    {16, 20, 3, 24, 4, 2, 2, 70, 30, 17, L2, 0.5,
-     UINT64_C(0xe1c35980b862bbae), UINT64_C(0x654a63b6d7fb7799)},
-    {5, 7, 2, 1, 2, 2, 1, 23, 9, 3, L2, 1,
-     UINT64_C(0x98f37f775b56050f), UINT64_C(0x2dbd582b090ae49a)},
-    {3, 1, 1, 4, 1, 1, 2, 19, 1, 6, L2, 2,
-     UINT64_C(0x507acc16ffec4b80), UINT64_C(0xf61a23837ccf9fa5)},
-    {8, 17, 4, 8, 6, 2, 1, 45, 20, 10, L2, 3,
-     UINT64_C(0xaf82462bd8e72ef4), UINT64_C(0xec724e1fd20cf018)},
-    {4, 33, 5, 16, 1, 1, 2, 60, 50, 4, RAW, 2,
-     UINT64_C(0xba96ace272ce7e3d), UINT64_C(0xdb3b1c7845f9bc98)},
-    {3, 9, 8, 6, 2, 1, 1, 33, 4, 5, L2, 0.75,
-     UINT64_C(0x1b22ae401ae96385), UINT64_C(0x6e1ac7bd79a41954)},
-    {2, 131, 3, 7, 8, 1, 2, 30, 12, 2, RAW, 1.5,
-     UINT64_C(0x5130fb1997c0e4cf), UINT64_C(0x09246bd7633a1b38)},
-    {1, 2, 6, 5, 1, 1, 3, 26, 13, 8, RAW, 1,
-     UINT64_C(0xeeb6edb670d9da9f), UINT64_C(0xe2cf813821df3f3f)},
-    {70, 40, 2, 20, 2, 2, 1, 50, 44, 1, L2, 2,
-     UINT64_C(0x8082288de2d9337d), UINT64_C(0xe247f90ee70d7eb1)},
-    {33, 12, 3, 128, 2, 1, 1, 140, 100, 9, L2, 2,
-     UINT64_C(0x8cefe0933d9b7605), UINT64_C(0xa8e8cc1de9001732)},
-    {6, 4, 7, 9, 3, 1, 1, 31, 10, 11, L2, 2,
-     UINT64_C(0x5b6ec9ad6954fdb0), UINT64_C(0x6426ad31b798e692)},
+    {16, 64, 3, 32, 2, 1, 1, 100, 96, 40, L2, 2, UINT64_C(0xb1c0c181d7d26ba9),
+     UINT64_C(0x5180f0917e476818)},
+    {16, 20, 3, 24, 4, 2, 2, 70, 30, 17, L2, 0.5, UINT64_C(0xe1c35980b862bbae),
+     UINT64_C(0x654a63b6d7fb7799)},
+    {5, 7, 2, 1, 2, 2, 1, 23, 9, 3, L2, 1, UINT64_C(0x98f37f775b56050f),
+     UINT64_C(0x2dbd582b090ae49a)},
+    {3, 1, 1, 4, 1, 1, 2, 19, 1, 6, L2, 2, UINT64_C(0x507acc16ffec4b80),
+     UINT64_C(0xf61a23837ccf9fa5)},
+    {8, 17, 4, 8, 6, 2, 1, 45, 20, 10, L2, 3, UINT64_C(0xaf82462bd8e72ef4),
+     UINT64_C(0xec724e1fd20cf018)},
+    {4, 33, 5, 16, 1, 1, 2, 60, 50, 4, RAW, 2, UINT64_C(0xba96ace272ce7e3d),
+     UINT64_C(0xdb3b1c7845f9bc98)},
+    {3, 9, 8, 6, 2, 1, 1, 33, 4, 5, L2, 0.75, UINT64_C(0x1b22ae401ae96385),
+     UINT64_C(0x6e1ac7bd79a41954)},
+    {2, 131, 3, 7, 8, 1, 2, 30, 12, 2, RAW, 1.5, UINT64_C(0x5130fb1997c0e4cf),
+     UINT64_C(0x09246bd7633a1b38)},
+    {1, 2, 6, 5, 1, 1, 3, 26, 13, 8, RAW, 1, UINT64_C(0xeeb6edb670d9da9f),
+     UINT64_C(0xe2cf813821df3f3f)},
+    {70, 40, 2, 20, 2, 2, 1, 50, 44, 1, L2, 2, UINT64_C(0x8082288de2d9337d),
+     UINT64_C(0xe247f90ee70d7eb1)},
+    {33, 12, 3, 128, 2, 1, 1, 140, 100, 9, L2, 2, UINT64_C(0x8cefe0933d9b7605),
+     UINT64_C(0xa8e8cc1de9001732)},
+    {6, 4, 7, 9, 3, 1, 1, 31, 10, 11, L2, 2, UINT64_C(0x5b6ec9ad6954fdb0),
+     UINT64_C(0x6426ad31b798e692)},
 };
 #define PROBLEMS ((int)(sizeof problems / sizeof problems[0]))
 
@@ -74,9 +74,8 @@ static void *numbers(struct rng *rng, enum tsa_dtype dtype, size_t count, double
     void *data = make_zeros(count, dtype);
     for (size_t i = 0; i < count; i++) {
         const uint64_t bits = rng_next(rng);
-        const double x = dtype == TSA_F64
-                             ? (double)(int64_t)(bits >> 11) / 4503599627370496.0 - 1
-                             : (double)(int64_t)(bits >> 40) / 8388608.0 - 1;
+        const double x = dtype == TSA_F64 ? (double)(int64_t)(bits >> 11) / 4503599627370496.0 - 1
+                                          : (double)(int64_t)(bits >> 40) / 8388608.0 - 1;
         put(data, dtype, i, (bits & 7) == 0 ? x * some : x);
     }
     return data;
@@ -205,12 +204,10 @@ START_TEST(same_bits_mixed)
     const struct fixed_mixed *m = &mixed_problems[_i];
     for (size_t i = 0; usable_isa(i); i++) {
         const int threads = 1 + (int)i % 2;
-        const uint64_t got =
-            solve(&m->problem, TSA_F32, &m->exact_degrees, usable_isa(i), threads);
+        const uint64_t got = solve(&m->problem, TSA_F32, &m->exact_degrees, usable_isa(i), threads);
         ck_assert_msg(got == m->hash,
                       "mixed problem %d, %s, %d threads: hash 0x%016llx, should be 0x%016llx", _i,
-                      usable_isa(i), threads, (unsigned long long)got,
-                      (unsigned long long)m->hash);
+                      usable_isa(i), threads, (unsigned long long)got, (unsigned long long)m->hash);
     }
 }
 END_TEST

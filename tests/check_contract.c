@@ -14,28 +14,28 @@
  * in: every shape is run in both. */
 static const struct shape shapes[] = {
     /* d  dv  n   C  H  G  B   N */
-    { 1, 1, 1, 1, 1, 1, 1, 9, 0, L2, COEF_TAYLOR, TEMP_TWO },
-    { 3, 5, 4, 16, 4, 2, 3, 48, 0, L2, COEF_PER_HEAD, TEMP_PER_HEAD },
-    { 16, 64, 3, 16, 2, 2, 3, 75, 0, L2, COEF_TAYLOR, TEMP_TWO },
-    { 16, 65, 3, 64, 6, 2, 1, 150, 0, L2, COEF_SHARED, TEMP_PER_HEAD },
-    { 17, 80, 3, 16, 3, 1, 2, 53, 0, RAW, COEF_PER_HEAD, TEMP_SHARED },
-    { 5, 64, 5, 1, 2, 1, 2, 21, 0, RAW, COEF_TAYLOR, TEMP_PER_HEAD },
-    { 3, 1, 8, 16, 2, 2, 2, 40, 0, L2, COEF_SHARED, TEMP_SHARED },
-    { 1, 5, 6, 16, 1, 1, 3, 35, 0, RAW, COEF_TAYLOR, TEMP_TWO },
-    { 5, 17, 7, 5, 2, 1, 1, 23, 0, L2, COEF_PER_HEAD, TEMP_TWO },
-    { 16, 80, 2, 64, 5, 5, 1, 131, 0, L2, COEF_SHARED, TEMP_PER_HEAD },
-    { 17, 5, 1, 7, 2, 1, 2, 30, 0, L2, COEF_SHARED, TEMP_TWO },
-    { 33, 24, 3, 16, 1, 1, 1, 100, 0, L2, COEF_TAYLOR, TEMP_TWO },
+    {1, 1, 1, 1, 1, 1, 1, 9, 0, L2, COEF_TAYLOR, TEMP_TWO},
+    {3, 5, 4, 16, 4, 2, 3, 48, 0, L2, COEF_PER_HEAD, TEMP_PER_HEAD},
+    {16, 64, 3, 16, 2, 2, 3, 75, 0, L2, COEF_TAYLOR, TEMP_TWO},
+    {16, 65, 3, 64, 6, 2, 1, 150, 0, L2, COEF_SHARED, TEMP_PER_HEAD},
+    {17, 80, 3, 16, 3, 1, 2, 53, 0, RAW, COEF_PER_HEAD, TEMP_SHARED},
+    {5, 64, 5, 1, 2, 1, 2, 21, 0, RAW, COEF_TAYLOR, TEMP_PER_HEAD},
+    {3, 1, 8, 16, 2, 2, 2, 40, 0, L2, COEF_SHARED, TEMP_SHARED},
+    {1, 5, 6, 16, 1, 1, 3, 35, 0, RAW, COEF_TAYLOR, TEMP_TWO},
+    {5, 17, 7, 5, 2, 1, 1, 23, 0, L2, COEF_PER_HEAD, TEMP_TWO},
+    {16, 80, 2, 64, 5, 5, 1, 131, 0, L2, COEF_SHARED, TEMP_PER_HEAD},
+    {17, 5, 1, 7, 2, 1, 2, 30, 0, L2, COEF_SHARED, TEMP_TWO},
+    {33, 24, 3, 16, 1, 1, 1, 100, 0, L2, COEF_TAYLOR, TEMP_TWO},
     /* two terms, whose features may be the rows themselves; more of them than a block holds */
-    { 17, 33, 2, 32, 4, 2, 2, 100, 0, L2, COEF_FIRST, TEMP_PER_HEAD },
-    { 130, 16, 2, 48, 1, 1, 1, 100, 0, RAW, COEF_TAYLOR, TEMP_TWO },
+    {17, 33, 2, 32, 4, 2, 2, 100, 0, L2, COEF_FIRST, TEMP_PER_HEAD},
+    {130, 16, 2, 48, 1, 1, 1, 100, 0, RAW, COEF_TAYLOR, TEMP_TWO},
     /* chunks of several tiles, values in turned tiles or not; of several passes */
-    { 5, 20, 3, 130, 2, 1, 1, 280, 0, L2, COEF_TAYLOR, TEMP_TWO },
-    { 7, 32, 4, 150, 3, 1, 2, 310, 0, L2, COEF_PER_HEAD, TEMP_PER_HEAD },
-    { 2, 3, 3, 600, 2, 1, 1, 1250, 0, L2, COEF_TAYLOR, TEMP_TWO },
+    {5, 20, 3, 130, 2, 1, 1, 280, 0, L2, COEF_TAYLOR, TEMP_TWO},
+    {7, 32, 4, 150, 3, 1, 2, 310, 0, L2, COEF_PER_HEAD, TEMP_PER_HEAD},
+    {2, 3, 3, 600, 2, 1, 1, 1250, 0, L2, COEF_TAYLOR, TEMP_TWO},
     /* sums that are large; degrees that are made as they are needed */
-    { 16, 128, 4, 16, 3, 1, 1, 40, 0, L2, COEF_PER_HEAD, TEMP_PER_HEAD },
-    { 16, 5, 6, 16, 1, 1, 1, 35, 0, RAW, COEF_TAYLOR, TEMP_TWO },
+    {16, 128, 4, 16, 3, 1, 1, 40, 0, L2, COEF_PER_HEAD, TEMP_PER_HEAD},
+    {16, 5, 6, 16, 1, 1, 1, 35, 0, RAW, COEF_TAYLOR, TEMP_TWO},
 };
 #define SHAPES ((int)(sizeof shapes / sizeof shapes[0]))
 
@@ -53,7 +53,7 @@ START_TEST(cutting)
     struct problem p;
     problem_begin(&p, _i);
     const size_t c = p.shape.chunk, n = p.shape.tokens, batch = p.shape.batch;
-    const size_t piece[] = { n, 1, 7, c > 1 ? c - 1 : 2, c, c + 1, 2 * c + 3 };
+    const size_t piece[] = {n, 1, 7, c > 1 ? c - 1 : 2, c, c + 1, 2 * c + 3};
     const size_t count = sizeof piece / sizeof piece[0];
     const char *isa;
     for (size_t i = 0; (isa = usable_isa(i)) != NULL; i++) {
@@ -130,7 +130,7 @@ static void run_team(const struct problem *p, const char *isa, int team, size_t 
 
 START_TEST(threads)
 {
-    static const int team[] = { 2, 3, 5, 8 };
+    static const int team[] = {2, 3, 5, 8};
     struct problem p;
     problem_begin(&p, _i);
     const char *isa;
@@ -152,8 +152,8 @@ START_TEST(uneven)
 {
     struct problem p;
     struct tsa_error err;
-    struct shape s = { 5, 19, 3, 16, 4, 2, 3, 90, _i % 2 == 0 ? TSA_F32 : TSA_F64, L2,
-                       COEF_TAYLOR, TEMP_TWO };
+    struct shape s = {5,  19,          3,       16, 4, 2, 3, 90, _i % 2 == 0 ? TSA_F32 : TSA_F64,
+                      L2, COEF_TAYLOR, TEMP_TWO};
     problem_make(&p, &s, 97);
     problem_solve(&p);
     const size_t step = 11, together = s.tokens - (s.batch - 1) * step;
@@ -162,7 +162,7 @@ START_TEST(uneven)
         run_begin(&r, &p, NULL, team, (size_t)team - 1);
         for (size_t b = 1; b < s.batch; b++)
             feed(&r, PREFILL, b, b + 1, 0, step * b);
-        struct tsa_tensor x[4] = { p.q, p.k, p.v, r.out };
+        struct tsa_tensor x[4] = {p.q, p.k, p.v, r.out};
         for (int j = 0; j < 4; j++)
             x[j].batch += (ptrdiff_t)step * x[j].token;
         if (_i / 2 == 0)
@@ -187,8 +187,8 @@ END_TEST
 /* A state large enough for the columns of one step to be shared out. */
 START_TEST(decode_columns)
 {
-    const struct shape s = { 16, 80, 5, 16, 3, 1, 1, 37, _i == 0 ? TSA_F32 : TSA_F64, L2,
-                             COEF_TAYLOR, TEMP_PER_HEAD };
+    const struct shape s = {
+        16, 80, 5, 16, 3, 1, 1, 37, _i == 0 ? TSA_F32 : TSA_F64, L2, COEF_TAYLOR, TEMP_PER_HEAD};
     struct problem p;
     problem_make(&p, &s, 7);
     problem_solve(&p);
@@ -253,9 +253,9 @@ START_TEST(fused)
     problem_begin(&p, _i);
     const struct shape *s = &p.shape;
     const size_t e = dtype_size(s->dtype);
-    const size_t width[] = { s->heads * s->d, s->kv_heads * s->d, s->kv_heads * s->dv };
+    const size_t width[] = {s->heads * s->d, s->kv_heads * s->d, s->kv_heads * s->dv};
     const size_t pitch = width[0] + width[1] + width[2];
-    const struct tsa_tensor *from[] = { &p.q, &p.k, &p.v };
+    const struct tsa_tensor *from[] = {&p.q, &p.k, &p.v};
     struct tsa_tensor view[3];
     char *all = make_zeros(s->batch * s->tokens * pitch, s->dtype), *at = all;
     for (int j = 0; j < 3; at += width[j] * e, j++) {
@@ -282,8 +282,8 @@ END_TEST
 /* Strides of 0: one row of q for every token, one key head for all, one value sequence for all. */
 START_TEST(broadcast)
 {
-    struct shape s = { 5, 19, 3, 16, 4, 2, 3, 40, _i == 0 ? TSA_F32 : TSA_F64, L2,
-                       COEF_TAYLOR, TEMP_PER_HEAD };
+    struct shape s = {
+        5, 19, 3, 16, 4, 2, 3, 40, _i == 0 ? TSA_F32 : TSA_F64, L2, COEF_TAYLOR, TEMP_PER_HEAD};
     struct problem p;
     problem_make(&p, &s, 99);
     const size_t e = dtype_size(s.dtype), row = s.d * e;
@@ -309,12 +309,12 @@ END_TEST
 /* Rows that do not even lie on the boundaries of their elements. */
 START_TEST(misaligned)
 {
-    struct shape s = { 5, 19, 3, 16, 4, 2, 2, 40, _i == 0 ? TSA_F32 : TSA_F64, L2,
-                       COEF_TAYLOR, TEMP_TWO };
+    struct shape s = {5,  19,          3,       16, 4, 2, 2, 40, _i == 0 ? TSA_F32 : TSA_F64,
+                      L2, COEF_TAYLOR, TEMP_TWO};
     struct problem p;
     problem_make(&p, &s, 98);
     problem_solve(&p);
-    const struct tsa_tensor *from[] = { &p.q, &p.k, &p.v };
+    const struct tsa_tensor *from[] = {&p.q, &p.k, &p.v};
     for (size_t off = 1; off < 8; off += off < 4 ? 1 : 3) {
         struct tsa_tensor view[3];
         char *memory[3];
@@ -343,10 +343,10 @@ END_TEST
 START_TEST(mixed_types)
 {
     const enum tsa_dtype own = _i == 0 ? TSA_F32 : TSA_F64, other = _i == 0 ? TSA_F64 : TSA_F32;
-    struct shape s = { 5, 19, 3, 16, 4, 2, 2, 40, own, RAW, COEF_TAYLOR, TEMP_TWO };
+    struct shape s = {5, 19, 3, 16, 4, 2, 2, 40, own, RAW, COEF_TAYLOR, TEMP_TWO};
     struct problem p;
     problem_make(&p, &s, 5);
-    struct tsa_tensor *from[] = { &p.q, &p.k, &p.v }, view[3];
+    struct tsa_tensor *from[] = {&p.q, &p.k, &p.v}, view[3];
     for (int j = 0; j < 3; j++) {
         const size_t count = s.batch * (size_t)from[j]->batch;
         view[j] = *from[j];
@@ -385,8 +385,8 @@ END_TEST
  * All signs and payloads of NaN come in. */
 START_TEST(nonfinite)
 {
-    struct shape s = { 5, 19, 4, 16, 2, 1, 1, 60, _i == 0 ? TSA_F32 : TSA_F64, RAW,
-                       COEF_TAYLOR, TEMP_TWO };
+    struct shape s = {5,   19,          4,       16, 2, 1, 1, 60, _i == 0 ? TSA_F32 : TSA_F64,
+                      RAW, COEF_TAYLOR, TEMP_TWO};
     const size_t bad = 37; /* after folds, within a window */
     for (int j = 0; j < 6; j++) {
         struct problem p;
@@ -405,8 +405,7 @@ START_TEST(nonfinite)
             struct tsa_state **states = states_make(plan, 1);
             void *got = make_zeros(p.o_count, s.dtype);
             const struct tsa_tensor o = dense(got, s.dtype, s.heads, s.tokens, s.dv);
-            ok(tsa_prefill(plan, states, 1, 0, s.tokens, &p.q, &p.k, &p.v, &o, NULL, &err),
-               &err);
+            ok(tsa_prefill(plan, states, 1, 0, s.tokens, &p.q, &p.k, &p.v, &o, NULL, &err), &err);
             assert_bits(got, p.o, s.dtype, p.o_count, "outputs with NaN");
             size_t nans = 0;
             for (size_t t = 0; t < p.o_count; t++) {

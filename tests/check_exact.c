@@ -61,15 +61,15 @@ static void decode(struct result *r, const struct problem *p, size_t token)
 /* -- against the definition -------------------------------------------------------------------- */
 
 static const struct shape shapes[] = {
-    { 3, 4, 4, 0, 4, 2, 1, 300, 0, L2, COEF_PER_HEAD, TEMP_PER_HEAD },
-    { 4, 3, 5, 0, 2, 1, 2, 290, 0, L2, COEF_SHARED, TEMP_SHARED },
-    { 16, 8, 3, 0, 2, 2, 1, 300, 0, L2, COEF_TAYLOR, TEMP_TWO },
-    { 8, 5, 3, 0, 2, 1, 1, 270, 0, RAW, COEF_TAYLOR, TEMP_PER_HEAD },
-    { 6, 4, 5, 0, 2, 2, 1, 270, 0, RAW, COEF_SHARED, TEMP_SHARED },
-    { 3, 4, 8, 0, 1, 1, 1, 270, 0, L2, COEF_TAYLOR, TEMP_SHARED },
-    { 7, 3, 6, 0, 1, 1, 1, 270, 0, L2, COEF_SHARED, TEMP_TWO },
+    {3, 4, 4, 0, 4, 2, 1, 300, 0, L2, COEF_PER_HEAD, TEMP_PER_HEAD},
+    {4, 3, 5, 0, 2, 1, 2, 290, 0, L2, COEF_SHARED, TEMP_SHARED},
+    {16, 8, 3, 0, 2, 2, 1, 300, 0, L2, COEF_TAYLOR, TEMP_TWO},
+    {8, 5, 3, 0, 2, 1, 1, 270, 0, RAW, COEF_TAYLOR, TEMP_PER_HEAD},
+    {6, 4, 5, 0, 2, 2, 1, 270, 0, RAW, COEF_SHARED, TEMP_SHARED},
+    {3, 4, 8, 0, 1, 1, 1, 270, 0, L2, COEF_TAYLOR, TEMP_SHARED},
+    {7, 3, 6, 0, 1, 1, 1, 270, 0, L2, COEF_SHARED, TEMP_TWO},
 };
-static const size_t chunks[] = { 1, 16, 64, 256 };
+static const size_t chunks[] = {1, 16, 64, 256};
 #define CASES ((int)(sizeof shapes / sizeof shapes[0]) * 4 * 2)
 
 START_TEST(definition)
@@ -142,9 +142,9 @@ static void assert_constant(const struct problem *p, const void *o, size_t rows,
 }
 
 static const struct shape constant_shapes[] = {
-    { 16, 5, 3, 16, 4, 2, 2, 70, 0, L2, COEF_TAYLOR, TEMP_TWO },
-    { 3, 17, 2, 16, 4, 2, 2, 70, 0, RAW, COEF_SHARED, TEMP_TWO }, /* with negative weights */
-    { 5, 64, 4, 1, 6, 3, 1, 40, 0, L2, COEF_PER_HEAD, TEMP_PER_HEAD },
+    {16, 5, 3, 16, 4, 2, 2, 70, 0, L2, COEF_TAYLOR, TEMP_TWO},
+    {3, 17, 2, 16, 4, 2, 2, 70, 0, RAW, COEF_SHARED, TEMP_TWO}, /* with negative weights */
+    {5, 64, 4, 1, 6, 3, 1, 40, 0, L2, COEF_PER_HEAD, TEMP_PER_HEAD},
 };
 
 /* For n = 2: scores around 1, many below -c_0/c_1. Checked, or the case would prove little. */
@@ -169,7 +169,7 @@ static void make_some_weights_negative(struct problem *p)
 
 START_TEST(constants)
 {
-    static const double base[] = { 1, 3, 1 }, step[] = { 0, 0, 4 };
+    static const double base[] = {1, 3, 1}, step[] = {0, 0, 4};
     struct shape s = constant_shapes[_i / 2 / 3];
     const double b = base[_i / 2 % 3], st = step[_i / 2 % 3];
     struct problem p;
@@ -206,7 +206,7 @@ END_TEST
 
 START_TEST(first_row)
 {
-    struct shape s = { 5, 33, 4, 16, 4, 2, 3, 20, dtype_of(_i), L2, COEF_SHARED, TEMP_PER_HEAD };
+    struct shape s = {5, 33, 4, 16, 4, 2, 3, 20, dtype_of(_i), L2, COEF_SHARED, TEMP_PER_HEAD};
     struct problem p;
     struct result r;
     problem_make(&p, &s, 11);
@@ -226,8 +226,8 @@ END_TEST
 /* All keys equal (or zero): every weight is the same, and row t is the mean of v_0..v_t. */
 START_TEST(running_mean)
 {
-    struct shape s = { 5, 6, 1 + (size_t)_i / 4, 16, 1, 1, 1, 100, dtype_of(_i), L2,
-                       COEF_TAYLOR, TEMP_TWO };
+    struct shape s = {5, 6,   1 + (size_t)_i / 4, 16, 1,           1,
+                      1, 100, dtype_of(_i),       L2, COEF_TAYLOR, TEMP_TWO};
     struct problem p;
     struct result r;
     problem_make(&p, &s, 12);
@@ -259,7 +259,7 @@ END_TEST
 /* Later tokens leave earlier rows as they were; inputs are not written. */
 START_TEST(prefix)
 {
-    struct shape s = { 5, 33, 3, 7, 2, 1, 1, 40, dtype_of(_i), L2, COEF_TAYLOR, TEMP_TWO };
+    struct shape s = {5, 33, 3, 7, 2, 1, 1, 40, dtype_of(_i), L2, COEF_TAYLOR, TEMP_TWO};
     struct problem p;
     struct result all, some;
     problem_make(&p, &s, 13);
@@ -289,7 +289,7 @@ END_TEST
 
 START_TEST(nothing_to_do)
 {
-    struct shape s = { 5, 9, 3, 7, 2, 1, 2, 20, dtype_of(_i), L2, COEF_TAYLOR, TEMP_TWO };
+    struct shape s = {5, 9, 3, 7, 2, 1, 2, 20, dtype_of(_i), L2, COEF_TAYLOR, TEMP_TWO};
     struct problem p;
     struct result r, twin;
     struct tsa_error err;
@@ -318,8 +318,8 @@ END_TEST
 
 START_TEST(reset_then_rerun)
 {
-    struct shape s = { 5, 33, 3, 16, 2, 1, 2, 32 + (size_t)(_i / 2), dtype_of(_i), L2,
-                       COEF_TAYLOR, TEMP_TWO };
+    struct shape s = {5,  33,          3,       16, 2, 1, 2, 32 + (size_t)(_i / 2), dtype_of(_i),
+                      L2, COEF_TAYLOR, TEMP_TWO};
     struct problem p;
     struct result r, fresh;
     struct tsa_error err;
@@ -356,7 +356,7 @@ END_TEST
 /* A fork and its origin go different ways; both are as if alone. */
 START_TEST(fork_goes_on)
 {
-    struct shape s = { 5, 33, 3, 16, 2, 1, 1, 70, dtype_of(_i), L2, COEF_TAYLOR, TEMP_TWO };
+    struct shape s = {5, 33, 3, 16, 2, 1, 1, 70, dtype_of(_i), L2, COEF_TAYLOR, TEMP_TWO};
     struct problem p, q;
     struct result a, b, alone;
     struct tsa_error err;
@@ -396,8 +396,8 @@ END_TEST
 /* A first chunk that sums to 1/u, and then chunks that sum to 1: only hi + lo can count on. */
 START_TEST(small_on_large)
 {
-    struct shape s = { 1, 3, 1, _i / 2 == 0 ? 1 : 4, 1, 1, 1, 1000, dtype_of(_i), L2,
-                       COEF_TAYLOR, TEMP_TWO };
+    struct shape s = {1,  3,           1,       _i / 2 == 0 ? 1 : 4, 1, 1, 1, 1000, dtype_of(_i),
+                      L2, COEF_TAYLOR, TEMP_TWO};
     const double large = 1 / roundoff(s.dtype), small = 1 / (double)s.chunk;
     struct problem p;
     struct result r;

@@ -35,8 +35,8 @@ END_TEST
 START_TEST(multiplicities)
 {
     for (size_t d = 1; d <= 6; d++) {
-        struct shape s = { d, 1, 7, 4, 1, 1, 1, 1, TSA_F64, TSA_NORMALIZE_NONE, COEF_TAYLOR,
-                           TEMP_TWO };
+        struct shape s = {d,           1,       7, 4, 1, 1, 1, 1, TSA_F64, TSA_NORMALIZE_NONE,
+                          COEF_TAYLOR, TEMP_TWO};
         struct problem p;
         struct tsa_error err;
         problem_make(&p, &s, 1);
@@ -91,13 +91,16 @@ START_TEST(lossless)
 {
     const size_t n = 1 + (size_t)_i / 4;
     const double temperature = sqrt(6);
-    struct shape s = { 6, 4, n, _i / 2 % 2 == 0 ? 1 : 16, 1, 1, 1, 64, TSA_F64,
-                       _i % 2 == 0 ? TSA_NORMALIZE_L2 : TSA_NORMALIZE_NONE, COEF_TAYLOR,
-                       TEMP_PER_HEAD };
+    struct shape s = {6,           4,
+                      n,           _i / 2 % 2 == 0 ? 1 : 16,
+                      1,           1,
+                      1,           64,
+                      TSA_F64,     _i % 2 == 0 ? TSA_NORMALIZE_L2 : TSA_NORMALIZE_NONE,
+                      COEF_TAYLOR, TEMP_PER_HEAD};
     struct problem p;
     problem_make(&p, &s, 500);
     p.temperature[0] = temperature;
-    struct rng r = { 77 }; /* plain normal rows, without the odd ones of the other tests */
+    struct rng r = {77}; /* plain normal rows, without the odd ones of the other tests */
     fill_normal(&r, p.q.data, TSA_F64, 64 * 6, 1);
     fill_normal(&r, p.k.data, TSA_F64, 64 * 6, 1);
     struct tsa_plan *plan = problem_plan(&p, NULL, 1);
@@ -125,8 +128,8 @@ END_TEST
 /* States of [0,32) and [32,64) add up to that of [0,64), and give its outputs. */
 START_TEST(additive)
 {
-    struct shape s = { 6, 4, 6, _i == 0 ? 1 : 16, 1, 1, 1, 64, TSA_F64, TSA_NORMALIZE_NONE,
-                       COEF_TAYLOR, TEMP_SHARED };
+    struct shape s = {6, 4,  6,       _i == 0 ? 1 : 16,   1,           1,
+                      1, 64, TSA_F64, TSA_NORMALIZE_NONE, COEF_TAYLOR, TEMP_SHARED};
     struct problem p;
     struct tsa_error err;
     problem_make(&p, &s, 501);
@@ -145,7 +148,7 @@ START_TEST(additive)
         CHECK(fabs(a[i] - b[i]) <= 4e-16 * most, "state element %zu", i);
     double x[64 * 4], y[64 * 4];
     const struct tsa_tensor xo = dense(x, TSA_F64, 1, 64, 4), yo = dense(y, TSA_F64, 1, 64, 4);
-    const struct tsa_state *const whole[] = { st[0] }, *const sum[] = { st[1] };
+    const struct tsa_state *const whole[] = {st[0]}, *const sum[] = {st[1]};
     ok(tsa_query(plan, whole, 1, 0, 64, &p.q, &xo, NULL, &err), &err);
     ok(tsa_query(plan, sum, 1, 0, 64, &p.q, &yo, NULL, &err), &err);
     const double output = largest(x, 64 * 4);
@@ -166,15 +169,15 @@ END_TEST
 START_TEST(softmax_error)
 {
     const size_t tokens = quick() ? 256 : 2048, dv = 64, d = 16;
-    double error[3] = { 0 }, norm = 0;
+    double error[3] = {0}, norm = 0;
     void *exact = NULL;
     for (size_t n = 2; n <= 4; n++) {
-        struct shape s = { d, dv, n, 64, 1, 1, 1, tokens, TSA_F64, TSA_NORMALIZE_L2,
-                           COEF_TAYLOR, TEMP_TWO };
+        struct shape s = {d,           dv,      n, 64, 1, 1, 1, tokens, TSA_F64, TSA_NORMALIZE_L2,
+                          COEF_TAYLOR, TEMP_TWO};
         struct problem p;
         struct tsa_error err;
         problem_make(&p, &s, 502);
-        struct rng r = { 78 };
+        struct rng r = {78};
         fill_normal(&r, p.q.data, TSA_F64, tokens * d, 1);
         fill_normal(&r, p.k.data, TSA_F64, tokens * d, 1);
         struct tsa_plan *plan = problem_plan(&p, NULL, 1);
@@ -226,13 +229,13 @@ END_TEST
 START_TEST(negative_entries)
 {
     enum { ROWS = 64, F = 210, TERMS = 5 };
-    static const double expected[] = { 13.7, 0, 5.2, 0 };
-    struct shape s = { 6, 1, TERMS, 4, 1, 1, ROWS, 2, TSA_F64, TSA_NORMALIZE_NONE, COEF_TAYLOR,
-                       TEMP_TWO };
+    static const double expected[] = {13.7, 0, 5.2, 0};
+    struct shape s = {6,           1,       TERMS, 4, 1, 1, ROWS, 2, TSA_F64, TSA_NORMALIZE_NONE,
+                      COEF_TAYLOR, TEMP_TWO};
     struct problem p;
     struct tsa_error err;
     problem_make(&p, &s, 503);
-    struct rng r = { 79 };
+    struct rng r = {79};
     fill_normal(&r, p.k.data, TSA_F64, ROWS * 2 * 6, 1);
     struct tsa_plan *plan = problem_plan(&p, NULL, 1);
     struct tsa_state **st = states_make(plan, ROWS);
@@ -297,9 +300,8 @@ START_TEST(story)
     struct tsa_tensor q = load("story_q.npy", dtype, 8, count);
     struct tsa_tensor k = load("story_k.npy", dtype, 4, count / 2);
     struct tsa_tensor v = load("story_v.npy", dtype, 4, count / 2);
-    struct tsa_tensor want = load(unit ? "story_o_unit_n3_a2_f64.npy"
-                                       : "story_o_raw_n3_asqrt8_f64.npy",
-                                  TSA_F64, 8, count);
+    struct tsa_tensor want = load(
+        unit ? "story_o_unit_n3_a2_f64.npy" : "story_o_raw_n3_asqrt8_f64.npy", TSA_F64, 8, count);
     struct tsa_options o;
     struct tsa_error err;
     ck_assert_int_eq(tsa_options_init(&o, sizeof o), TSA_OK);

@@ -16,8 +16,8 @@
 
 #include "support.h"
 
-static const struct shape usual = { 5, 19, 3, 8, 4, 2, 2, 45, TSA_F32, TSA_NORMALIZE_L2,
-                                    COEF_TAYLOR, TEMP_TWO };
+static const struct shape usual = {
+    5, 19, 3, 8, 4, 2, 2, 45, TSA_F32, TSA_NORMALIZE_L2, COEF_TAYLOR, TEMP_TWO};
 
 /* -- memory ------------------------------------------------------------------------------------ */
 
@@ -74,8 +74,8 @@ static enum tsa_status enter(int i, const struct tsa_plan *plan, struct tsa_stat
     case 2:
         return tsa_absorb(plan, st, s->batch, 0, tokens, &p->k, &p->v, ws, err);
     case 3:
-        return tsa_query(plan, (const struct tsa_state *const *)st, s->batch, 0, tokens, &p->q,
-                         &o, ws, err);
+        return tsa_query(plan, (const struct tsa_state *const *)st, s->batch, 0, tokens, &p->q, &o,
+                         ws, err);
     case 4:
         return tsa_state_merge(plan, st[0], st[1], ws, err);
     default:
@@ -88,7 +88,7 @@ static enum tsa_status enter(int i, const struct tsa_plan *plan, struct tsa_stat
 START_TEST(allocations)
 {
     struct shape s = usual;
-    struct meter m = { .refuse = SIZE_MAX };
+    struct meter m = {.refuse = SIZE_MAX};
     struct problem p;
     struct tsa_options o;
     struct tsa_error err;
@@ -139,9 +139,9 @@ START_TEST(refusals)
     problem_make(&p, &usual, 301);
     void *out = make_zeros(p.o_count, TSA_F32), *before = make_zeros(p.o_count, TSA_F32);
     for (bool done = false; !done; refuse++) {
-        struct meter m = { .refuse = refuse };
+        struct meter m = {.refuse = refuse};
         struct tsa_plan *plan = NULL;
-        struct tsa_state *st[2] = { NULL, NULL };
+        struct tsa_state *st[2] = {NULL, NULL};
         struct tsa_workspace *ws = NULL;
         const char *wanted = "plan";
         char *copy = NULL;
@@ -171,8 +171,8 @@ START_TEST(refusals)
                 }
             }
             if (status == TSA_OK) /* with a window to fold */
-                status = tsa_state_export(plan, st[0], 0, 0, 0, TSA_BASIS_PLAIN,
-                                          (double[20]){ 0 }, 20, &err);
+                status = tsa_state_export(plan, st[0], 0, 0, 0, TSA_BASIS_PLAIN, (double[20]){0},
+                                          20, &err);
         } else {
             ck_assert_ptr_null(plan);
         }
@@ -292,8 +292,18 @@ static void assert_team_mode(uint64_t mode, int threads)
  * stay, and so does the mode. */
 START_TEST(strange_modes)
 {
-    struct shape s = { 5, 19, 3, 8, 8, 4, 2, 45, _i % 2 == 0 ? TSA_F32 : TSA_F64,
-                       TSA_NORMALIZE_NONE, COEF_TAYLOR, TEMP_TWO };
+    struct shape s = {5,
+                      19,
+                      3,
+                      8,
+                      8,
+                      4,
+                      2,
+                      45,
+                      _i % 2 == 0 ? TSA_F32 : TSA_F64,
+                      TSA_NORMALIZE_NONE,
+                      COEF_TAYLOR,
+                      TEMP_TWO};
     const int threads = _i / 2 % 2 == 0 ? 1 : 4;
     const double tiny = s.dtype == TSA_F32 ? 1e-21 : 1e-156;
     const uint64_t normal = get_mode();
@@ -350,7 +360,7 @@ START_TEST(strange_modes)
                 status = tsa_state_equal(plan, st[0], st[1], &equal, &err);
             if (status == TSA_OK)
                 status = tsa_state_export(plan, st[0], 0, 0, 0, TSA_BASIS_SYMMETRIC,
-                                          (double[20]){ 0 }, 20, &err);
+                                          (double[20]){0}, 20, &err);
             ck_assert_uint_eq(get_mode(), mode);
             tsa_plan_describe(plan, names, 4096);
             tsa_state_destroy(st[0]);
@@ -388,10 +398,10 @@ START_TEST(errno_stays)
     struct tsa_options o;
     problem_options(&p, &o);
     o.isa = "none";
-    ck_assert_int_eq(tsa_plan_create(&o, &(struct tsa_plan *){ NULL }, &err), TSA_EUNSUPPORTED);
+    ck_assert_int_eq(tsa_plan_create(&o, &(struct tsa_plan *){NULL}, &err), TSA_EUNSUPPORTED);
     o.isa = NULL;
     o.head_dim = SIZE_MAX;
-    ck_assert_int_eq(tsa_plan_create(&o, &(struct tsa_plan *){ NULL }, &err), TSA_EOVERFLOW);
+    ck_assert_int_eq(tsa_plan_create(&o, &(struct tsa_plan *){NULL}, &err), TSA_EOVERFLOW);
     ck_assert_int_eq(errno, 12345);
     free(out);
     states_free(st, 2);
@@ -423,8 +433,8 @@ START_TEST(inside_a_team)
             struct tsa_error err;
             bad += tsa_state_reset(plan, st[2 * i], &err) != TSA_OK;
             bad += tsa_state_reset(plan, st[2 * i + 1], &err) != TSA_OK;
-            bad += enter(0, plan, st + 2 * i, &p, 45, out + (size_t)i * bytes, NULL, &err) !=
-                   TSA_OK;
+            bad +=
+                enter(0, plan, st + 2 * i, &p, 45, out + (size_t)i * bytes, NULL, &err) != TSA_OK;
         }
     ck_assert_int_eq(bad, 0);
     for (size_t i = 0; i < TEAM; i++) {
@@ -471,8 +481,7 @@ START_TEST(two_threads)
     problem_solve(&p);
     struct tsa_plan *plan = problem_plan(&p, NULL, 2);
     for (int i = 0; i < 2; i++) {
-        w[i] = (struct worker){ &p, plan, states_make(plan, 2), make_zeros(p.o_count, TSA_F32),
-                                0 };
+        w[i] = (struct worker){&p, plan, states_make(plan, 2), make_zeros(p.o_count, TSA_F32), 0};
         ck_assert_int_eq(pthread_create(&thread[i], NULL, work, &w[i]), 0);
     }
     for (int i = 0; i < 2; i++) {
@@ -492,8 +501,7 @@ END_TEST
 START_TEST(many_sequences)
 {
     const size_t batch = quick() ? 5000 : 70000;
-    struct shape s = { 2, 3, 2, 1, 1, 1, batch, 1, TSA_F32, TSA_NORMALIZE_L2, COEF_TAYLOR,
-                       TEMP_TWO };
+    struct shape s = {2, 3, 2, 1, 1, 1, batch, 1, TSA_F32, TSA_NORMALIZE_L2, COEF_TAYLOR, TEMP_TWO};
     struct problem p;
     struct tsa_error err;
     problem_make(&p, &s, 306);
@@ -518,8 +526,8 @@ START_TEST(huge_strides)
 {
     const ptrdiff_t far = (ptrdiff_t)(((uint64_t)1 << 31) + 77);
     const size_t bytes = 4 * ((size_t)far + 10000);
-    struct shape s = { 3, 5, 3, 1 + (size_t)_i / 2, 2, 2, 1, 2, TSA_F32, TSA_NORMALIZE_L2,
-                       COEF_TAYLOR, TEMP_TWO };
+    struct shape s = {3, 5, 3,       1 + (size_t)_i / 2, 2,           2,
+                      1, 2, TSA_F32, TSA_NORMALIZE_L2,   COEF_TAYLOR, TEMP_TWO};
     struct problem p;
     struct tsa_error err;
     float *room = sizeof far < 8 ? MAP_FAILED
@@ -531,8 +539,8 @@ START_TEST(huge_strides)
     problem_solve(&p);
     struct tsa_plan *plan = problem_plan(&p, NULL, 2);
     struct tsa_state **st = states_make(plan, 1);
-    const float *from[] = { p.q.data, p.k.data, p.v.data, p.o };
-    struct tsa_tensor x[4] = { { 0 } };
+    const float *from[] = {p.q.data, p.k.data, p.v.data, p.o};
+    struct tsa_tensor x[4] = {{0}};
     for (int j = 0; j < 4; j++) {
         x[j].data = room + 1000 * j;
         x[j].dtype = TSA_F32;

@@ -23,7 +23,8 @@ static void add_table(const struct tsa_pair_kernels_f32 *pairs)
     while (i < MOST_TABLES && tables[i].pair_kernels != NULL && tables[i].pair_kernels != pairs)
         i++;
     if (pairs != NULL && i < MOST_TABLES)
-        tables[i] = (struct tsa_isa){.name = pairs->name, .lanes = pairs->lanes, .pair_kernels = pairs};
+        tables[i] =
+            (struct tsa_isa){.name = pairs->name, .lanes = pairs->lanes, .pair_kernels = pairs};
 }
 
 static int table_count(void)

@@ -38,7 +38,7 @@ static struct tsa_tensor equal_rows(double room[V], enum tsa_dtype dtype, double
 {
     for (size_t c = 0; c < V; c++)
         put(room, dtype, c, x);
-    return (struct tsa_tensor){ .data = room, .dtype = dtype };
+    return (struct tsa_tensor){.data = room, .dtype = dtype};
 }
 
 struct rows {
@@ -72,7 +72,7 @@ START_TEST(small_keys)
         rows_make(&r, dtype, 0.05, 0.05, 0.88 * largest);
         for (int i = 0; i < 3; i++) {
             const enum tsa_status status =
-                i == 0 ? tsa_prefill(plan, st, 1, 0, TOKENS, &r.q, &r.k, &r.v, &o, NULL, &err)
+                i == 0   ? tsa_prefill(plan, st, 1, 0, TOKENS, &r.q, &r.k, &r.v, &o, NULL, &err)
                 : i == 1 ? tsa_decode(plan, st, 1, 0, &r.q, &r.k, &r.v, &o, NULL, &err)
                          : tsa_absorb(plan, st, 1, 0, TOKENS, &r.k, &r.v, NULL, &err);
             ck_assert_int_eq(status, TSA_EOVERFLOW);
@@ -186,16 +186,16 @@ START_TEST(beyond_f32)
     struct tsa_state **st = states_make(plan, 1);
     float out[V];
     const struct tsa_tensor o = dense(out, TSA_F32, 1, 1, V);
-    struct tsa_tensor *const tensor[] = { &r.q, &r.k, &r.v };
-    static const char *const name[] = { "q", "k", "v" };
+    struct tsa_tensor *const tensor[] = {&r.q, &r.k, &r.v};
+    static const char *const name[] = {"q", "k", "v"};
     for (int j = 0; j < 3; j++) {
         const struct {
             double x;
             const char *text;
         } bad[] = {
-            { -1e300, "outside the range of f32 (-1e+300)" },
-            { 0x1p128, "outside the range of f32 (3.40282e+38)" },
-            { INFINITY, "not finite (inf)" },
+            {-1e300, "outside the range of f32 (-1e+300)"},
+            {0x1p128, "outside the range of f32 (3.40282e+38)"},
+            {INFINITY, "not finite (inf)"},
         };
         for (int i = 0; i < 3; i++) {
             rows_make(&r, TSA_F64, 1, 1, 1);
@@ -225,16 +225,16 @@ START_TEST(nothing_to_do)
     struct tsa_plan *plan = make_plan(&options);
     float out[V];
     rows_make(&r, TSA_F32, 1, 1, 1);
-    const struct tsa_tensor o = { .data = out, .dtype = TSA_F32 };
-    const struct tsa_tensor nothing = { .dtype = TSA_F32 }, unknown = { out, 77, 0, 0, 0, { 0 } };
-    const struct tsa_tensor untyped = { out, 0, 0, 0, 0, { 0 } };
+    const struct tsa_tensor o = {.data = out, .dtype = TSA_F32};
+    const struct tsa_tensor nothing = {.dtype = TSA_F32}, unknown = {out, 77, 0, 0, 0, {0}};
+    const struct tsa_tensor untyped = {out, 0, 0, 0, 0, {0}};
     for (int i = 0; i < 4; i++) {
         const size_t batch = i == 0 ? 0 : 1, queries = i == 0 ? 2 : 0, keys = i == 2 ? 0 : 2;
         const int causal = i != 3;
-#define SOFTMAX(q, k, v, o, ws) \
+#define SOFTMAX(q, k, v, o, ws)                                                                    \
     tsa_softmax(plan, batch, queries, keys, causal, q, k, v, o, ws, &err)
         ok(SOFTMAX(&r.q, &r.k, &r.v, &o, NULL), &err);
-        const struct tsa_tensor *const bad[] = { NULL, &unknown, &untyped };
+        const struct tsa_tensor *const bad[] = {NULL, &unknown, &untyped};
         for (int j = 0; j < 3; j++) {
             const struct tsa_tensor *x = bad[j];
             ck_assert_int_eq(SOFTMAX(x, &r.k, &r.v, &o, NULL), TSA_EINVAL);
@@ -272,10 +272,10 @@ START_TEST(large_plans)
         int per_head;
         const char *text; /* where size_t has 64 bits */
     } cases[] = {
-        { D, SIZE_MAX, 0, "2.21e+20 bytes" },
-        { 300, SIZE_MAX / 65536 + 1, 1, "5.12e+19 bytes" },
+        {D, SIZE_MAX, 0, "2.21e+20 bytes"},
+        {300, SIZE_MAX / 65536 + 1, 1, "5.12e+19 bytes"},
     };
-    double one[] = { 1, 1, 1 };
+    double one[] = {1, 1, 1};
     for (int i = 0; i < 2; i++) {
         struct tsa_options options;
         struct tsa_error err;
@@ -299,9 +299,10 @@ END_TEST
 /* What is measured is what is made, and costs nothing where making would. */
 START_TEST(measured)
 {
-    static const size_t shape[][5] = { /* d, dv, terms, kv_heads, chunk */
-        { 1, 1, 1, 1, 0 }, { 3, 5, 8, 2, 0 }, { 16, 64, 3, 8, 0 }, { 16, 64, 3, 1, 100 },
-        { 64, 64, 4, 1, 0 }, { 128, 128, 3, 1, 0 }, { 128, 1, 2, 3, 1 },
+    static const size_t shape[][5] = {
+        /* d, dv, terms, kv_heads, chunk */
+        {1, 1, 1, 1, 0},   {3, 5, 8, 2, 0},     {16, 64, 3, 8, 0}, {16, 64, 3, 1, 100},
+        {64, 64, 4, 1, 0}, {128, 128, 3, 1, 0}, {128, 1, 2, 3, 1},
     };
     struct tsa_options o;
     struct tsa_error err;
@@ -353,10 +354,9 @@ static void refuse_workspace(const struct tsa_plan *plan, struct tsa_state **st,
     memcpy(before, st[0], bytes);
     memcpy(before + bytes, st[1], bytes);
     for (int i = 0; i < 3; i++) {
-        const enum tsa_status status = i == 0 ? tsa_absorb(plan, st, 1, 0, 1, k, v, ws, &err)
-                                       : i == 1
-                                           ? tsa_state_merge(plan, st[0], st[1], ws, &err)
-                                           : tsa_state_merge(plan, st[1], st[0], ws, &err);
+        const enum tsa_status status = i == 0   ? tsa_absorb(plan, st, 1, 0, 1, k, v, ws, &err)
+                                       : i == 1 ? tsa_state_merge(plan, st[0], st[1], ws, &err)
+                                                : tsa_state_merge(plan, st[1], st[0], ws, &err);
         ck_assert_int_eq(status, TSA_EINVAL);
         ck_assert_int_eq(err.status, TSA_EINVAL);
         ck_assert_str_eq(err.argument, "ws");
@@ -419,18 +419,18 @@ START_TEST(no_workspace)
         enum tsa_status status;
         const char *argument;
     } bad[] = {
-        { NULL, 1, memory, bytes, TSA_EINVAL, "plan" },
-        { plan, -1, memory, bytes, TSA_EINVAL, "threads" },
-        { plan, TSA_MAX_THREADS + 1, memory, bytes, TSA_EINVAL, "threads" },
-        { plan, 1, NULL, bytes, TSA_EINVAL, "memory" },
-        { plan, 1, memory + 8, bytes, TSA_EINVAL, "memory" },
-        { plan, 1, memory, bytes - 1, TSA_ENOMEM, "bytes" },
+        {NULL, 1, memory, bytes, TSA_EINVAL, "plan"},
+        {plan, -1, memory, bytes, TSA_EINVAL, "threads"},
+        {plan, TSA_MAX_THREADS + 1, memory, bytes, TSA_EINVAL, "threads"},
+        {plan, 1, NULL, bytes, TSA_EINVAL, "memory"},
+        {plan, 1, memory + 8, bytes, TSA_EINVAL, "memory"},
+        {plan, 1, memory, bytes - 1, TSA_ENOMEM, "bytes"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct tsa_workspace *ws = dangling;
-        ck_assert_int_eq(tsa_workspace_init(bad[i].plan, bad[i].threads, bad[i].memory,
-                                            bad[i].bytes, &ws, &err),
-                         bad[i].status);
+        ck_assert_int_eq(
+            tsa_workspace_init(bad[i].plan, bad[i].threads, bad[i].memory, bad[i].bytes, &ws, &err),
+            bad[i].status);
         ck_assert_str_eq(err.argument, bad[i].argument);
         ck_assert_ptr_null(ws);
         if (i < 3) {

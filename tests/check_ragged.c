@@ -10,13 +10,13 @@
 #define L2 TSA_NORMALIZE_L2
 #define RAW TSA_NORMALIZE_NONE
 
-#define MOST 320   /* sequences of a call */
-#define PAST 200   /* tokens that states may have absorbed before it */
-#define LAYERS 2   /* of states, */
-#define LAYER 1    /* of which the calls use this one */
-#define FIRST 3    /* rows before the first packed sequence, */
-#define BEHIND 2   /* behind the last one, and behind the longest padded one */
-#define SLOTS 9    /* of a decoder */
+#define MOST 320            /* sequences of a call */
+#define PAST 200            /* tokens that states may have absorbed before it */
+#define LAYERS 2            /* of states, */
+#define LAYER 1             /* of which the calls use this one */
+#define FIRST 3             /* rows before the first packed sequence, */
+#define BEHIND 2            /* behind the last one, and behind the longest padded one */
+#define SLOTS 9             /* of a decoder */
 #define UNTOUCHED 0.7109375 /* what outputs hold before a call */
 
 /* Sequences that lie one after another in a problem, the states before the call, and what calls
@@ -130,7 +130,7 @@ static void shuffle(struct rng *r, size_t *list, size_t count)
 /* seed 0: in their own order. */
 static void place_make(struct place *at, const struct batch *x, enum kind kind, uint64_t seed)
 {
-    struct rng r = { seed };
+    struct rng r = {seed};
     size_t rows = FIRST, most = 0;
     at->finite = false;
     at->kind = kind;
@@ -187,10 +187,10 @@ static void views_make(struct views *y, const struct place *at, const struct bat
         const void *from;
         size_t heads, width;
     } part[] = {
-        { &y->q, at, x->p.q.data, s->heads, s->d },
-        { &y->k, at, x->p.k.data, s->kv_heads, s->d },
-        { &y->v, at, x->p.v.data, s->kv_heads, s->dv },
-        { &y->o, &nothing, NULL, s->heads, s->dv },
+        {&y->q, at, x->p.q.data, s->heads, s->d},
+        {&y->k, at, x->p.k.data, s->kv_heads, s->d},
+        {&y->v, at, x->p.v.data, s->kv_heads, s->dv},
+        {&y->o, &nothing, NULL, s->heads, s->dv},
     };
     for (int j = 0; j < 4; j++) {
         void *rows = spread(part[j].at, x, part[j].from, part[j].heads, part[j].width, as, j == 3);
@@ -233,10 +233,9 @@ static enum tsa_status enter(const struct tsa_plan *plan, struct tsa_state *cons
     if (at->kind == PACKED)
         return absorb ? tsa_absorb_packed(plan, states, n, LAYER, at->number, k, v, ws, err)
                       : tsa_prefill_packed(plan, states, n, LAYER, at->number, q, k, v, o, ws, err);
-    return absorb
-               ? tsa_absorb_padded(plan, states, n, LAYER, at->tokens, at->number, k, v, ws, err)
-               : tsa_prefill_padded(plan, states, n, LAYER, at->tokens, at->number, q, k, v, o, ws,
-                                    err);
+    return absorb ? tsa_absorb_padded(plan, states, n, LAYER, at->tokens, at->number, k, v, ws, err)
+                  : tsa_prefill_padded(plan, states, n, LAYER, at->tokens, at->number, q, k, v, o,
+                                       ws, err);
 }
 
 static void check_state(const struct tsa_plan *plan, const struct tsa_state *got,
@@ -272,7 +271,7 @@ static void run(const struct batch *x, const struct tsa_plan *plan, struct tsa_w
  * through views of all layouts. */
 static void run_all(const struct batch *x, size_t sizes)
 {
-    static const int teams[] = { 1, 4, 8, 16, 3 };
+    static const int teams[] = {1, 4, 8, 16, 3};
     int round = 0;
     for (size_t i = 0; i < (quick() ? 2 : sizes); i++)
         for (size_t wave = 0; wave < 3; wave++) {
@@ -294,12 +293,12 @@ static void run_all(const struct batch *x, size_t sizes)
 
 static const struct shape shapes[] = {
     /* d  dv  n   C  H  G */
-    { 5, 7, 4, 16, 4, 2, 0, 0, 0, L2, COEF_PER_HEAD, TEMP_PER_HEAD },
-    { 3, 5, 5, 1, 4, 2, 0, 0, 0, RAW, COEF_SHARED, TEMP_PER_HEAD },
-    { 16, 64, 3, 64, 2, 2, 0, 0, 0, L2, COEF_TAYLOR, TEMP_TWO }, /* work for a team unforced */
-    { 5, 7, 3, 64, 4, 2, 0, 0, 0, RAW, COEF_TAYLOR, TEMP_SHARED },
-    { 16, 65, 3, 16, 6, 2, 0, 0, 0, L2, COEF_TAYLOR, TEMP_TWO },
-    { 1, 1, 8, 5, 1, 1, 0, 0, 0, L2, COEF_SHARED, TEMP_TWO },
+    {5, 7, 4, 16, 4, 2, 0, 0, 0, L2, COEF_PER_HEAD, TEMP_PER_HEAD},
+    {3, 5, 5, 1, 4, 2, 0, 0, 0, RAW, COEF_SHARED, TEMP_PER_HEAD},
+    {16, 64, 3, 64, 2, 2, 0, 0, 0, L2, COEF_TAYLOR, TEMP_TWO}, /* work for a team unforced */
+    {5, 7, 3, 64, 4, 2, 0, 0, 0, RAW, COEF_TAYLOR, TEMP_SHARED},
+    {16, 65, 3, 16, 6, 2, 0, 0, 0, L2, COEF_TAYLOR, TEMP_TWO},
+    {1, 1, 8, 5, 1, 1, 0, 0, 0, L2, COEF_SHARED, TEMP_TWO},
 };
 #define SHAPES ((int)(sizeof shapes / sizeof shapes[0]))
 
@@ -313,8 +312,8 @@ static struct shape shape_at(int index)
 /* None, one, few; whole chunks; several; over windows that are open or not. */
 static void mixed_lengths(struct batch *x, size_t c)
 {
-    const size_t length[] = { 0, 1, 3, c, 2 * c, 5 * c + 3, 0, 1, 1, c + 1, 2, 3 * c - 1, 0 };
-    const size_t before[] = { 5, 0, c - 1, 0, c / 2, c + 3, 0, c - 1, 2 * c, 1, 0, c / 2 + 1, c };
+    const size_t length[] = {0, 1, 3, c, 2 * c, 5 * c + 3, 0, 1, 1, c + 1, 2, 3 * c - 1, 0};
+    const size_t before[] = {5, 0, c - 1, 0, c / 2, c + 3, 0, c - 1, 2 * c, 1, 0, c / 2 + 1, c};
     x->count = sizeof length / sizeof length[0];
     memcpy(x->length, length, sizeof length);
     memcpy(x->before, before, sizeof before);
@@ -340,8 +339,8 @@ END_TEST
 /* One long sequence, which the whole team works on, and short ones; many long ones. */
 START_TEST(long_ones)
 {
-    const struct shape s = { 16, 64, 3, 16, 2, 1, 0, 0, _i % 2 == 0 ? TSA_F32 : TSA_F64, L2,
-                             COEF_TAYLOR, TEMP_TWO };
+    const struct shape s = {
+        16, 64, 3, 16, 2, 1, 0, 0, _i % 2 == 0 ? TSA_F32 : TSA_F64, L2, COEF_TAYLOR, TEMP_TWO};
     const size_t most = quick() ? 100 : 300;
     struct batch x;
     x.count = 12;
@@ -359,8 +358,8 @@ END_TEST
  * nothing else, which is a step of a decoder. */
 START_TEST(single_tokens)
 {
-    const struct shape s = { 8, 16, 3, 16, 4, 2, 0, 0, _i % 2 == 0 ? TSA_F32 : TSA_F64, L2,
-                             COEF_TAYLOR, TEMP_TWO };
+    const struct shape s = {
+        8, 16, 3, 16, 4, 2, 0, 0, _i % 2 == 0 ? TSA_F32 : TSA_F64, L2, COEF_TAYLOR, TEMP_TWO};
     struct batch x;
     x.count = quick() ? 70 : 303;
     for (size_t b = 0; b < x.count; b++) {
@@ -376,8 +375,8 @@ END_TEST
 /* Sums of which a step shares out the columns. */
 START_TEST(columns)
 {
-    const struct shape s = { 16, 80, 5, 16, 3, 1, 0, 0, _i % 2 == 0 ? TSA_F32 : TSA_F64, L2,
-                             COEF_TAYLOR, TEMP_PER_HEAD };
+    const struct shape s = {
+        16, 80, 5, 16, 3, 1, 0, 0, _i % 2 == 0 ? TSA_F32 : TSA_F64, L2, COEF_TAYLOR, TEMP_PER_HEAD};
     struct batch x;
     x.count = 2;
     x.length[0] = 1;
@@ -425,8 +424,8 @@ END_TEST
 START_TEST(nothing)
 {
     const struct shape s = shape_at(_i);
-    const int64_t alike[] = { 7, 7, 7, 7 }, none[] = { 0, 0, 0 };
-    const struct tsa_tensor empty = { .dtype = s.dtype };
+    const int64_t alike[] = {7, 7, 7, 7}, none[] = {0, 0, 0};
+    const struct tsa_tensor empty = {.dtype = s.dtype};
     struct batch x;
     struct tsa_error err;
     x.count = 3;
@@ -467,12 +466,12 @@ struct decoder {
     struct problem p;
     struct tsa_plan *plan, *alone;
     struct tsa_state *states[SLOTS], *mirror[SLOTS];
-    size_t count;          /* in the step: */
-    int64_t slots[SLOTS];  /* these, */
-    bool chosen[SLOTS];    /* which are marked here, */
-    size_t room, most;     /* of so many slots, and at most so many in a step */
+    size_t count;         /* in the step: */
+    int64_t slots[SLOTS]; /* these, */
+    bool chosen[SLOTS];   /* which are marked here, */
+    size_t room, most;    /* of so many slots, and at most so many in a step */
     struct tsa_workspace *ws;
-    uint64_t most_tokens;  /* that any sequence has had */
+    uint64_t most_tokens; /* that any sequence has had */
 };
 
 static void come_and_go(struct decoder *x, struct rng *r)
@@ -569,24 +568,24 @@ static void step(struct decoder *x, size_t t)
 }
 
 static const struct shape slot_shapes[] = {
-    { 5, 7, 4, 4, 4, 2, 0, 0, 0, L2, COEF_PER_HEAD, TEMP_PER_HEAD },
-    { 3, 5, 2, 1, 4, 2, 0, 0, 0, RAW, COEF_TAYLOR, TEMP_TWO },
-    { 16, 64, 4, 8, 4, 2, 0, 0, 0, L2, COEF_TAYLOR, TEMP_TWO }, /* work for a team */
-    { 16, 80, 5, 3, 3, 1, 0, 0, 0, L2, COEF_TAYLOR, TEMP_TWO }, /* of which columns are shared */
+    {5, 7, 4, 4, 4, 2, 0, 0, 0, L2, COEF_PER_HEAD, TEMP_PER_HEAD},
+    {3, 5, 2, 1, 4, 2, 0, 0, 0, RAW, COEF_TAYLOR, TEMP_TWO},
+    {16, 64, 4, 8, 4, 2, 0, 0, 0, L2, COEF_TAYLOR, TEMP_TWO}, /* work for a team */
+    {16, 80, 5, 3, 3, 1, 0, 0, 0, L2, COEF_TAYLOR, TEMP_TWO}, /* of which columns are shared */
 };
 
 START_TEST(slots)
 {
-    static const int teams[] = { 1, 4, 8 };
+    static const int teams[] = {1, 4, 8};
     struct shape s = slot_shapes[_i / 2];
     s.dtype = _i % 2 == 0 ? TSA_F32 : TSA_F64;
     s.batch = SLOTS;
     const bool large = _i / 2 == 3;
     s.tokens = large ? 8 : quick() ? 15 : _i / 2 == 2 ? 30 : 50;
     for (int i = quick() || _i > 3 ? 1 : 0; i < (quick() || large ? 2 : 3); i++) {
-        struct rng r = { 77 + (uint64_t)i };
+        struct rng r = {77 + (uint64_t)i};
         struct tsa_error err;
-        struct decoder x = { .room = large ? 3 : SLOTS, .most = large ? 2 : SLOTS };
+        struct decoder x = {.room = large ? 3 : SLOTS, .most = large ? 2 : SLOTS};
         problem_make(&x.p, &s, 2600);
         x.plan = plan_of(&x.p, teams[i], 0, 0);
         ok(tsa_workspace_create(x.plan, 0, &x.ws, &err), &err);
@@ -627,8 +626,8 @@ struct desk {
 
 static void desk_begin(struct desk *d, enum kind kind, enum tsa_dtype dtype)
 {
-    static const size_t length[SEQUENCES] = { 3, 0, 20, 5, 1 }, before[SEQUENCES] = { 0, 3, 9, 8 };
-    const struct shape s = { 5, 7, 3, 8, 4, 2, 0, 0, dtype, RAW, COEF_TAYLOR, TEMP_TWO };
+    static const size_t length[SEQUENCES] = {3, 0, 20, 5, 1}, before[SEQUENCES] = {0, 3, 9, 8};
+    const struct shape s = {5, 7, 3, 8, 4, 2, 0, 0, dtype, RAW, COEF_TAYLOR, TEMP_TWO};
     d->x.count = SEQUENCES;
     memcpy(d->x.length, length, sizeof length);
     memcpy(d->x.before, before, sizeof before);
@@ -677,11 +676,11 @@ static void assert_refused(const struct desk *d, enum tsa_status got, enum tsa_s
 }
 
 /* sequence -1: not looked at */
-#define REFUSED(d, call, want, argument, sequence)                \
-    do {                                                          \
-        memset(&(d)->err, 0x5a, sizeof (d)->err);                 \
-        const enum tsa_status got_ = (call);                      \
-        assert_refused(d, got_, want, argument, sequence);        \
+#define REFUSED(d, call, want, argument, sequence)                                                 \
+    do {                                                                                           \
+        memset(&(d)->err, 0x5a, sizeof(d)->err);                                                   \
+        const enum tsa_status got_ = (call);                                                       \
+        assert_refused(d, got_, want, argument, sequence);                                         \
     } while (0)
 
 /* Prefill and absorb of the desk's call. */
@@ -707,12 +706,12 @@ START_TEST(bad_numbers)
         size_t at;
         int64_t number;
     } bad[] = {
-        { 0, -1 },
-        { 0, INT64_MIN },
-        { 2, -5 },
-        { 4, -1 },
-        { kind == PACKED ? 2 : 3, kind == PACKED ? 2 : (int64_t)d.at.tokens + 1 },
-        { SEQUENCES - (kind == PADDED), kind == PACKED ? 20 : INT64_MAX },
+        {0, -1},
+        {0, INT64_MIN},
+        {2, -5},
+        {4, -1},
+        {kind == PACKED ? 2 : 3, kind == PACKED ? 2 : (int64_t)d.at.tokens + 1},
+        {SEQUENCES - (kind == PADDED), kind == PACKED ? 20 : INT64_MAX},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         const int64_t good = number[bad[i].at];
@@ -722,10 +721,10 @@ START_TEST(bad_numbers)
         number[bad[i].at] = good;
     }
     if (kind == PACKED) {
-        REFUSED(&d,
-                tsa_prefill_packed(d.plan, d.states, SEQUENCES, LAYER, NULL, q, k, v, o, NULL,
-                                   &d.err),
-                TSA_EINVAL, "offsets", -1);
+        REFUSED(
+            &d,
+            tsa_prefill_packed(d.plan, d.states, SEQUENCES, LAYER, NULL, q, k, v, o, NULL, &d.err),
+            TSA_EINVAL, "offsets", -1);
         REFUSED(&d, tsa_absorb_packed(d.plan, d.states, SEQUENCES, LAYER, NULL, k, v, NULL, &d.err),
                 TSA_EINVAL, "offsets", -1);
         number[SEQUENCES] = INT64_MAX / 4; /* no such rows in memory */
@@ -755,10 +754,9 @@ START_TEST(bad_arguments)
     REFUSED(&d, enter(d.plan, NULL, &d.at, &d.y, false, NULL, &d.err), TSA_EINVAL, "states", -1);
     struct tsa_state *list[SEQUENCES];
     memcpy(list, d.states, sizeof list);
-#define REFUSED_LIST(want, sequence)                                                            \
-    for (int absorb = 0; absorb < 2; absorb++)                                                  \
-        REFUSED(&d, enter(d.plan, list, &d.at, &d.y, absorb, NULL, &d.err), want, "states",     \
-                sequence)
+#define REFUSED_LIST(want, sequence)                                                               \
+    for (int absorb = 0; absorb < 2; absorb++)                                                     \
+    REFUSED(&d, enter(d.plan, list, &d.at, &d.y, absorb, NULL, &d.err), want, "states", sequence)
     list[3] = NULL;
     REFUSED_LIST(TSA_EINVAL, 3);
     list[3] = list[0];
@@ -783,9 +781,9 @@ START_TEST(bad_arguments)
 #undef REFUSED_LIST
     ck_assert_ptr_eq(d.states[3], kept);
 
-    struct tsa_tensor *const tensor[] = { &d.y.q.tensor, &d.y.k.tensor, &d.y.v.tensor,
-                                          &d.y.o.tensor };
-    static const char *const name[] = { "q", "k", "v", "o" };
+    struct tsa_tensor *const tensor[] = {&d.y.q.tensor, &d.y.k.tensor, &d.y.v.tensor,
+                                         &d.y.o.tensor};
+    static const char *const name[] = {"q", "k", "v", "o"};
     for (int j = 0; j < 4; j++) {
         const struct tsa_tensor good = *tensor[j];
         tensor[j]->dtype = 77;
@@ -806,11 +804,10 @@ START_TEST(bad_arguments)
     d.y.o.tensor = good;
     const struct tsa_tensor *k = &d.y.k.tensor, *v = &d.y.v.tensor;
     REFUSED(&d,
-            d.at.kind == PACKED
-                ? tsa_absorb_packed(d.plan, d.states, SEQUENCES, LAYERS, d.at.number, k, v, NULL,
-                                    &d.err)
-                : tsa_absorb_padded(d.plan, d.states, SEQUENCES, LAYERS, d.at.tokens, d.at.number,
-                                    k, v, NULL, &d.err),
+            d.at.kind == PACKED ? tsa_absorb_packed(d.plan, d.states, SEQUENCES, LAYERS,
+                                                    d.at.number, k, v, NULL, &d.err)
+                                : tsa_absorb_padded(d.plan, d.states, SEQUENCES, LAYERS,
+                                                    d.at.tokens, d.at.number, k, v, NULL, &d.err),
             TSA_EINVAL, "layer", -1);
     /* and all is as it was */
     ok(enter(d.plan, d.states, &d.at, &d.y, false, NULL, &d.err), &d.err);
@@ -839,11 +836,11 @@ START_TEST(bad_values)
     const enum tsa_dtype dtype = _i / 2 == 0 ? TSA_F32 : TSA_F64;
     struct desk d;
     desk_begin(&d, _i % 2 == 0 ? PACKED : PADDED, dtype);
-    struct tsa_tensor *const tensor[] = { &d.y.q.tensor, &d.y.k.tensor, &d.y.v.tensor };
-    static const char *const name[] = { "q", "k", "v" };
-    static const size_t place[][2] = { { 0, 2 }, { 2, 0 }, { 2, 11 }, { 2, 19 }, { 4, 0 } };
+    struct tsa_tensor *const tensor[] = {&d.y.q.tensor, &d.y.k.tensor, &d.y.v.tensor};
+    static const char *const name[] = {"q", "k", "v"};
+    static const size_t place[][2] = {{0, 2}, {2, 0}, {2, 11}, {2, 19}, {4, 0}};
     const double key = dtype == TSA_F32 ? 1e30 : 1e200, value = dtype == TSA_F32 ? 2e38 : 1e308;
-    const double bad[] = { NAN, INFINITY, -INFINITY };
+    const double bad[] = {NAN, INFINITY, -INFINITY};
     for (int j = 0; j < 3; j++)
         for (size_t i = 0; i < sizeof place / sizeof *place; i++)
             for (size_t n = 0; n < 4; n++) {
@@ -898,8 +895,8 @@ START_TEST(no_memory)
     tsa_plan_destroy(d.plan);
     d.plan = make_plan(&options);
     refuse_both(&d, TSA_ENOMEM, "ws", -1);
-    const int64_t one[] = { 0 };
-    const struct tsa_tensor rows = { d.y.v.memory, d.x.p.shape.dtype, 0, 0, 0, { 0 } };
+    const int64_t one[] = {0};
+    const struct tsa_tensor rows = {d.y.v.memory, d.x.p.shape.dtype, 0, 0, 0, {0}};
     REFUSED(&d,
             tsa_decode_slots(d.plan, d.states, one, 1, LAYER, &rows, &rows, &rows, &d.y.o.tensor,
                              NULL, &d.err),
@@ -917,11 +914,11 @@ START_TEST(bad_slots)
     struct tsa_state *list[SEQUENCES];
     memcpy(list, d.states, sizeof list);
     list[1] = NULL; /* where rows hold NaN */
-#define SLOTS_CALL(slots, count) \
+#define SLOTS_CALL(slots, count)                                                                   \
     tsa_decode_slots(d.plan, list, slots, count, LAYER, &q, &k, &v, &o, NULL, &d.err)
-    const int64_t good[] = { 4, 0, 3, 2 };
-    const int64_t negative[] = { 4, 0, -1, 2 }, least[] = { INT64_MIN }, unused[] = { 4, 1, 2 };
-    const int64_t twice[] = { 4, 0, 3, 0 };
+    const int64_t good[] = {4, 0, 3, 2};
+    const int64_t negative[] = {4, 0, -1, 2}, least[] = {INT64_MIN}, unused[] = {4, 1, 2};
+    const int64_t twice[] = {4, 0, 3, 0};
     REFUSED(&d, SLOTS_CALL(NULL, 4), TSA_EINVAL, "slots", -1);
     REFUSED(&d, SLOTS_CALL(NULL, 0), TSA_EINVAL, "slots", -1);
     REFUSED(&d, SLOTS_CALL(negative, 4), TSA_EINVAL, "slots", -1);
@@ -941,8 +938,8 @@ START_TEST(bad_slots)
             TSA_EINVAL, "layer", -1);
     REFUSED(&d, tsa_decode_slots(d.plan, list, good, 4, LAYER, NULL, &k, &v, &o, NULL, &d.err),
             TSA_EINVAL, "q", -1);
-    struct tsa_tensor *const tensor[] = { &q, &k, &v };
-    static const char *const name[] = { "q", "k", "v" };
+    struct tsa_tensor *const tensor[] = {&q, &k, &v};
+    static const char *const name[] = {"q", "k", "v"};
     for (int j = 0; j < 3; j++) {
         const double old = poke(&d, tensor[j], 3, 1, 0, 2, NAN);
         REFUSED(&d, SLOTS_CALL(good, 4), TSA_ENONFINITE, name[j], 3);

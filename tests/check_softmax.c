@@ -83,8 +83,9 @@ static const double temperatures[FORMS][6] = {
 static void make(struct problem *p, enum form form, enum tsa_dtype dtype, size_t d, size_t dv,
                  size_t heads, size_t kv_heads, size_t batch, size_t keys)
 {
-    const struct shape s = {d, dv, 1, 1, heads, kv_heads, batch, keys, dtype,
-                            form == UNSCALED ? RAW : L2, COEF_TAYLOR, TEMP_PER_HEAD};
+    const struct shape s = {d,           dv,           1,    1,     heads,
+                            kv_heads,    batch,        keys, dtype, form == UNSCALED ? RAW : L2,
+                            COEF_TAYLOR, TEMP_PER_HEAD};
     problem_make(p, &s, 7000 + d + 100 * dv + 10000 * keys);
     for (size_t h = 0; h < heads; h++)
         p->temperature[h] = temperatures[form][h % 6];
@@ -470,11 +471,8 @@ END_TEST
 static const struct {
     size_t d, dv, heads, kv_heads, batch, keys;
 } schedules[] = {
-    {16, 64, 6, 2, 2, 70},
-    {5, 17, 6, 2, 2, 130},
-    {17, 7, 4, 1, 1, 90},
-    {3, 65, 6, 6, 2, 65},
-    {3, 16, 1, 1, 1, 330},
+    {16, 64, 6, 2, 2, 70}, {5, 17, 6, 2, 2, 130}, {17, 7, 4, 1, 1, 90},
+    {3, 65, 6, 6, 2, 65},  {3, 16, 1, 1, 1, 330},
 };
 
 START_TEST(schedule)
@@ -956,7 +954,9 @@ START_TEST(nonfinite)
         const enum tsa_dtype dtype = p.shape.dtype;
         struct tsa_tensor *x = j % 3 == 0 ? &p.v : j % 3 == 1 ? &p.k : &p.q;
         put(x->data, dtype, BAD * (size_t)x->token + 1,
-            j / 3 == 0 ? -NAN : j / 3 == 1 ? INFINITY : -INFINITY);
+            j / 3 == 0   ? -NAN
+            : j / 3 == 1 ? INFINITY
+                         : -INFINITY);
         void *want[2] = {solve(&p, false, 1), solve(&p, true, 1)};
         for (size_t i = 0; (isa = usable_isa(i)) != NULL; i++)
             for (int causal = 0; causal < 2; causal++) {

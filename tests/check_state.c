@@ -64,15 +64,14 @@ static struct tsa_plan *layered_plan(const struct problem *p, size_t layers)
 /* -- merge ------------------------------------------------------------------------------------- */
 
 /* Lengths on both sides: empty, open windows, exactly folded. */
-static const size_t lengths[][2] = { { 0, 0 },   { 0, 5 },   { 5, 0 },   { 0, 32 }, { 32, 0 },
-                                     { 37, 21 }, { 16, 16 }, { 32, 5 },  { 5, 32 }, { 3, 4 },
-                                     { 47, 1 },  { 1, 47 } };
+static const size_t lengths[][2] = {{0, 0},   {0, 5},  {5, 0},  {0, 32}, {32, 0}, {37, 21},
+                                    {16, 16}, {32, 5}, {5, 32}, {3, 4},  {47, 1}, {1, 47}};
 #define LENGTHS (sizeof lengths / sizeof lengths[0])
 
 static const struct shape merge_shapes[] = {
-    { 5, 19, 4, 16, 4, 2, 2, 60, 0, L2, COEF_TAYLOR, TEMP_PER_HEAD },
-    { 16, 64, 3, 16, 1, 1, 2, 60, 0, RAW, COEF_TAYLOR, TEMP_TWO },
-    { 1, 1, 1, 1, 3, 3, 2, 60, 0, L2, COEF_TAYLOR, TEMP_TWO },
+    {5, 19, 4, 16, 4, 2, 2, 60, 0, L2, COEF_TAYLOR, TEMP_PER_HEAD},
+    {16, 64, 3, 16, 1, 1, 2, 60, 0, RAW, COEF_TAYLOR, TEMP_TWO},
+    {1, 1, 1, 1, 3, 3, 2, 60, 0, L2, COEF_TAYLOR, TEMP_TWO},
 };
 
 START_TEST(merge)
@@ -128,7 +127,7 @@ START_TEST(merge_with_itself)
     s.dtype = dtype_of(_i);
     problem_make(&p, &s, 71);
     struct tsa_plan *plan = layered_plan(&p, 1);
-    const size_t counts[] = { 0, 5, 16, 37 };
+    const size_t counts[] = {0, 5, 16, 37};
     for (size_t j = 0; j < 4; j++) {
         struct tsa_state **st = states_make(plan, 2);
         struct model_head **head = heads_new(&p.model), **copy = heads_new(&p.model);
@@ -176,7 +175,7 @@ END_TEST
 /* Parts cut at chunk boundaries: hi + lo is nearly exact either way, so hi is within 1 ulp. */
 START_TEST(merge_parts)
 {
-    struct shape s = { 8, 24, 3, 16, 2, 2, 1, 512, dtype_of(_i), L2, COEF_TAYLOR, TEMP_TWO };
+    struct shape s = {8, 24, 3, 16, 2, 2, 1, 512, dtype_of(_i), L2, COEF_TAYLOR, TEMP_TWO};
     struct problem p;
     struct tsa_error err;
     problem_make(&p, &s, 73);
@@ -212,8 +211,8 @@ END_TEST
 /* Counts past what T counts alone: exact in hi + lo, also for the token that comes after. */
 START_TEST(large_counts)
 {
-    struct shape s = { 3, 2, 2, 1 + 15 * (size_t)(_i / 2), 1, 1, 1, 48, dtype_of(_i), L2,
-                       COEF_TAYLOR, TEMP_TWO };
+    struct shape s = {
+        3, 2, 2, 1 + 15 * (size_t)(_i / 2), 1, 1, 1, 48, dtype_of(_i), L2, COEF_TAYLOR, TEMP_TWO};
     const int doublings = s.dtype == TSA_F32 ? 30 : 50;
     struct problem p;
     struct tsa_error err;
@@ -252,7 +251,7 @@ END_TEST
 
 START_TEST(moved)
 {
-    struct shape s = { 5, 19, 3, 16, 2, 2, 1, 60, dtype_of(_i), L2, COEF_TAYLOR, TEMP_TWO };
+    struct shape s = {5, 19, 3, 16, 2, 2, 1, 60, dtype_of(_i), L2, COEF_TAYLOR, TEMP_TWO};
     struct problem p;
     struct tsa_error err;
     problem_make(&p, &s, 75);
@@ -295,7 +294,7 @@ END_TEST
 
 START_TEST(equality)
 {
-    struct shape s = { 5, 19, 3, 16, 2, 2, 2, 60, dtype_of(_i), L2, COEF_TAYLOR, TEMP_TWO };
+    struct shape s = {5, 19, 3, 16, 2, 2, 2, 60, dtype_of(_i), L2, COEF_TAYLOR, TEMP_TWO};
     struct problem p;
     problem_make(&p, &s, 76);
     struct tsa_plan *plan = layered_plan(&p, 2);
@@ -323,7 +322,7 @@ END_TEST
 /* Layers of one state are as separate states. */
 START_TEST(layers)
 {
-    struct shape s = { 5, 19, 3, 16, 4, 2, 2, 40, dtype_of(_i), L2, COEF_TAYLOR, TEMP_PER_HEAD };
+    struct shape s = {5, 19, 3, 16, 4, 2, 2, 40, dtype_of(_i), L2, COEF_TAYLOR, TEMP_PER_HEAD};
     struct problem p;
     struct tsa_error err;
     problem_make(&p, &s, 77);
@@ -369,8 +368,8 @@ END_TEST
 /* In the symmetric basis <phi_m(q), phi_m(k)> = (q.k)^m; states of one token show phi. */
 START_TEST(symmetric_export)
 {
-    struct shape s = { 4, 3, 6, 1 + (size_t)(_i / 2), 1, 1, 2, 20, dtype_of(_i), RAW,
-                       COEF_TAYLOR, TEMP_TWO };
+    struct shape s = {4,   3,           6,       1 + (size_t)(_i / 2), 1, 1, 2, 20, dtype_of(_i),
+                      RAW, COEF_TAYLOR, TEMP_TWO};
     struct problem p;
     struct tsa_error err;
     problem_make(&p, &s, 78);
@@ -425,7 +424,7 @@ END_TEST
 
 START_TEST(fewer_terms)
 {
-    struct shape s = { 5, 19, 5, 16, 4, 2, 1, 45, dtype_of(_i), L2, COEF_SHARED, TEMP_PER_HEAD };
+    struct shape s = {5, 19, 5, 16, 4, 2, 1, 45, dtype_of(_i), L2, COEF_SHARED, TEMP_PER_HEAD};
     struct problem large, small;
     struct tsa_error err;
     problem_make(&large, &s, 79);
@@ -439,8 +438,8 @@ START_TEST(fewer_terms)
         const size_t e = dtype_size(s.dtype);
         void *got = make_zeros(small.o_count, s.dtype), *want = make_zeros(s.dv, s.dtype);
         const struct tsa_tensor o = dense(got, s.dtype, s.heads, s.tokens, s.dv);
-        ok(tsa_query(plan, (const struct tsa_state *const *)st, 1, 0, s.tokens, &small.q, &o,
-                     NULL, &err),
+        ok(tsa_query(plan, (const struct tsa_state *const *)st, 1, 0, s.tokens, &small.q, &o, NULL,
+                     &err),
            &err);
         for (size_t i = 0; i < s.heads * s.tokens; i++) {
             const size_t h = i / s.tokens;
@@ -468,7 +467,7 @@ END_TEST
 
 START_TEST(other_chunk)
 {
-    struct shape s = { 5, 19, 3, 32, 4, 2, 1, 80, dtype_of(_i), L2, COEF_TAYLOR, TEMP_TWO };
+    struct shape s = {5, 19, 3, 32, 4, 2, 1, 80, dtype_of(_i), L2, COEF_TAYLOR, TEMP_TWO};
     struct problem p;
     struct tsa_error err;
     problem_make(&p, &s, 80);

@@ -41,15 +41,15 @@ enum entry {
     REDUCE,
     ENTRIES
 };
-static const char *const entry_names[] = { "prefill", "absorb", "decode", "packed",  "padded",
-                                           "slots",   "query",  "a query", "softmax", "reduce" };
+static const char *const entry_names[] = {"prefill", "absorb", "decode",  "packed",  "padded",
+                                          "slots",   "query",  "a query", "softmax", "reduce"};
 
 #define MOST_STATES 6
 
 static const struct shape scene_shapes[] = {
     /* many heads; and one, of whose sums even a step shares out the columns */
-    { 16, 64, 4, 8, 4, 2, MOST_STATES, 20, 0, L2, COEF_TAYLOR, TEMP_PER_HEAD },
-    { 16, 80, 5, 16, 3, 1, 1, 37, 0, L2, COEF_TAYLOR, TEMP_PER_HEAD },
+    {16, 64, 4, 8, 4, 2, MOST_STATES, 20, 0, L2, COEF_TAYLOR, TEMP_PER_HEAD},
+    {16, 80, 5, 16, 3, 1, 1, 37, 0, L2, COEF_TAYLOR, TEMP_PER_HEAD},
 };
 
 /* States after all calls, the last of them reduced from the others; and outputs of each call. */
@@ -212,7 +212,7 @@ struct job {
 
 struct host {
     enum how how;
-    size_t most;         /* that it may be asked for */
+    size_t most; /* that it may be asked for */
     atomic_size_t calls, widest, bad;
     pthread_mutex_t lock; /* the pool's: */
     pthread_cond_t work, ended;
@@ -301,7 +301,7 @@ static void execute(void *user, size_t count, void (*function)(void *argument, s
                     void *argument)
 {
     struct host *host = user;
-    struct job job = { function, argument, 0, 0, count, NULL };
+    struct job job = {function, argument, 0, 0, count, NULL};
     atomic_fetch_add(&host->calls, 1);
     if (count > atomic_load(&host->widest))
         atomic_store(&host->widest, count);
@@ -312,7 +312,7 @@ static void execute(void *user, size_t count, void (*function)(void *argument, s
     } else if (host->how == THREADS) {
         struct single *all = calloc(count, sizeof *all);
         for (size_t i = 0; i < count; i++) {
-            all[i] = (struct single){ .host = host, .job = &job, .index = i };
+            all[i] = (struct single){.host = host, .job = &job, .index = i};
             if (pthread_create(&all[i].thread, NULL, single_thread, &all[i]) != 0)
                 abort();
         }
@@ -367,7 +367,7 @@ static struct tsa_plan *host_plan(const struct problem *p, struct host *host, in
 /* Each call asks the executor, for no more than it may. */
 START_TEST(executors)
 {
-    static const int teams[] = { 3, 2, 8 };
+    static const int teams[] = {3, 2, 8};
     struct scene x;
     struct result r;
     struct host host;
@@ -624,7 +624,7 @@ START_TEST(two_callers)
     plan[0] = _i / 2 < 2 ? problem_plan(&x.p, NULL, 3) : host_plan(&x.p, &host, 3);
     plan[1] = _i / 2 < 1 ? problem_plan(&x.p, NULL, 2) : plan[0];
     for (int i = 0; i < 2; i++) {
-        c[i] = (struct caller){ .x = &x, .plan = plan[i] };
+        c[i] = (struct caller){.x = &x, .plan = plan[i]};
         result_make(&x, &c[i].r);
     }
     for (int i = 0; i < 2; i++)
@@ -776,9 +776,9 @@ END_TEST
 /* Eight threads are asked for; the runtime has other views. */
 START_TEST(limits)
 {
-    static char *const setting[] = { "OMP_DYNAMIC=true", "OMP_THREAD_LIMIT=2" };
-    static char *const most[] = { "8", "2" };
-    char *argv[] = { "check_threads", "--limited", most[_i], NULL };
+    static char *const setting[] = {"OMP_DYNAMIC=true", "OMP_THREAD_LIMIT=2"};
+    static char *const most[] = {"8", "2"};
+    char *argv[] = {"check_threads", "--limited", most[_i], NULL};
     size_t count = 0, kept = 0;
     while (environ[count] != NULL)
         count++;
@@ -797,8 +797,8 @@ START_TEST(limits)
     ck_assert_int_eq(failure, 0);
     int status = -1;
     ck_assert_int_eq(waitpid(pid, &status, 0), pid);
-    ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 0, "with %s: status %#x",
-                  setting[_i], (unsigned)status);
+    ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 0, "with %s: status %#x", setting[_i],
+                  (unsigned)status);
 }
 END_TEST
 #endif
@@ -819,7 +819,7 @@ static double cpu_seconds(void)
 
 static void sleep_milliseconds(long ms)
 {
-    const struct timespec t = { 0, ms * 1000000 };
+    const struct timespec t = {0, ms * 1000000};
     nanosleep(&t, NULL);
 }
 
@@ -853,9 +853,9 @@ END_TEST
 #define LAYERS 2
 
 static const struct shape reduce_shapes[] = {
-    { 16, 19, 3, 16, 4, 2, 1, 90, 0, L2, COEF_TAYLOR, TEMP_PER_HEAD },
-    { 5, 7, 4, 1, 4, 2, 1, 90, 0, RAW, COEF_TAYLOR, TEMP_TWO },
-    { 3, 64, 5, 8, 2, 1, 1, 90, 0, L2, COEF_TAYLOR, TEMP_TWO },
+    {16, 19, 3, 16, 4, 2, 1, 90, 0, L2, COEF_TAYLOR, TEMP_PER_HEAD},
+    {5, 7, 4, 1, 4, 2, 1, 90, 0, RAW, COEF_TAYLOR, TEMP_TWO},
+    {3, 64, 5, 8, 2, 1, 1, 90, 0, L2, COEF_TAYLOR, TEMP_TWO},
 };
 #define REDUCE_SHAPES ((int)(sizeof reduce_shapes / sizeof reduce_shapes[0]))
 #define SHIFTS 4
@@ -876,7 +876,7 @@ static struct tsa_plan *reduce_plan(const struct problem *p, struct host *host, 
 static size_t reduce_tokens(const struct shape *s, size_t i, size_t layer, size_t shift)
 {
     const size_t c = s->chunk;
-    const size_t n[] = { 0, 5, c, 2 * c + 3, 0, 1, c - 1, 3 * c, 7, 0, 0, c + 1 };
+    const size_t n[] = {0, 5, c, 2 * c + 3, 0, 1, c - 1, 3 * c, 7, 0, 0, c + 1};
     return shift + 1 == SHIFTS ? 0 : n[(i * (1 + 2 * layer) + 5 * shift + layer) % 12];
 }
 
@@ -957,8 +957,8 @@ START_TEST(reduce)
     s.dtype = _i % 2 == 0 ? TSA_F32 : TSA_F64;
     problem_make(&p, &s, 3200);
     host_begin(&host, THREADS, 3);
-    struct tsa_plan *plans[] = { reduce_plan(&p, NULL, 1), reduce_plan(&p, NULL, 3),
-                                 reduce_plan(&p, NULL, 8), reduce_plan(&p, &host, 3) };
+    struct tsa_plan *plans[] = {reduce_plan(&p, NULL, 1), reduce_plan(&p, NULL, 3),
+                                reduce_plan(&p, NULL, 8), reduce_plan(&p, &host, 3)};
     assert_team(8);
     struct tsa_state **want = states_make(plans[0], 1), **st = states_make(plans[0], REDUCED + 1);
     struct tsa_error err;
@@ -997,7 +997,7 @@ START_TEST(reduce_repeated)
     s.dtype = _i % 2 == 0 ? TSA_F32 : TSA_F64;
     problem_make(&p, &s, 3300);
     struct tsa_plan *plan = reduce_plan(&p, NULL, 3);
-    static const size_t pattern[][7] = { { 3, 3, 3, 3, 3, 3, 3 }, { 1, 3, 1, 0, 8, 3, 1 } };
+    static const size_t pattern[][7] = {{3, 3, 3, 3, 3, 3, 3}, {1, 3, 1, 0, 8, 3, 1}};
     for (size_t j = 0; j < 2; j++)
         for (size_t count = 2; count <= 7; count++) {
             struct tsa_state **st = reduce_states(plan, &p, 0), *list[7];
@@ -1020,8 +1020,8 @@ END_TEST
  * may have a window open under another chunk. */
 START_TEST(reduce_others)
 {
-    struct shape s = { 5, 19, 3, 8, 4, 2, 1, 90, _i == 0 ? TSA_F32 : TSA_F64, L2, COEF_TAYLOR,
-                       TEMP_TWO };
+    struct shape s = {5,  19,          3,       8, 4, 2, 1, 90, _i == 0 ? TSA_F32 : TSA_F64,
+                      L2, COEF_TAYLOR, TEMP_TWO};
     struct problem p, more;
     struct tsa_error err;
     problem_make(&p, &s, 3400);
@@ -1057,20 +1057,20 @@ START_TEST(reduce_others)
 END_TEST
 
 /* After each refusal dst is as it was. */
-#define REFUSED(call, want, name)                                                              \
-    do {                                                                                       \
-        const enum tsa_status got_ = (call);                                                   \
-        CHECK(got_ == (want) && err.status == (want), "%s, wanted %s: %s",                     \
-              tsa_status_string(got_), tsa_status_string(want), err.text);                     \
-        CHECK(strcmp(err.argument, name) == 0, "argument \"%s\", wanted \"%s\"", err.argument, \
-              name);                                                                           \
-        ck_assert_mem_eq(before, st[0], bytes);                                                \
+#define REFUSED(call, want, name)                                                                  \
+    do {                                                                                           \
+        const enum tsa_status got_ = (call);                                                       \
+        CHECK(got_ == (want) && err.status == (want), "%s, wanted %s: %s",                         \
+              tsa_status_string(got_), tsa_status_string(want), err.text);                         \
+        CHECK(strcmp(err.argument, name) == 0, "argument \"%s\", wanted \"%s\"", err.argument,     \
+              name);                                                                               \
+        ck_assert_mem_eq(before, st[0], bytes);                                                    \
     } while (0)
 
 START_TEST(reduce_errors)
 {
-    const struct shape s = { 5, 7, 3, 8, 4, 2, 1, 90, _i == 0 ? TSA_F32 : TSA_F64, L2,
-                             COEF_TAYLOR, TEMP_TWO };
+    const struct shape s = {5,  7,           3,       8, 4, 2, 1, 90, _i == 0 ? TSA_F32 : TSA_F64,
+                            L2, COEF_TAYLOR, TEMP_TWO};
     struct shape fewer = s;
     struct problem p, other;
     struct tsa_error err;
@@ -1096,10 +1096,10 @@ START_TEST(reduce_errors)
         const struct tsa_state *state;
         enum tsa_status status;
     } bad[] = {
-        { NULL, TSA_EINVAL },
-        { small[0], TSA_EMISMATCH },
-        { fake, TSA_EFORMAT },
-        { (const struct tsa_state *)(const void *)((const char *)fake + 8), TSA_EINVAL },
+        {NULL, TSA_EINVAL},
+        {small[0], TSA_EMISMATCH},
+        {fake, TSA_EFORMAT},
+        {(const struct tsa_state *)(const void *)((const char *)fake + 8), TSA_EINVAL},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         list[4] = bad[i].state;
@@ -1154,12 +1154,12 @@ static void release_metered(void *user, void *memory, size_t bytes)
 
 START_TEST(reduce_without_memory)
 {
-    const struct shape s = { 5, 7, 3, 8, 4, 2, 1, 90, _i == 0 ? TSA_F32 : TSA_F64, L2,
-                             COEF_TAYLOR, TEMP_TWO };
+    const struct shape s = {5,  7,           3,       8, 4, 2, 1, 90, _i == 0 ? TSA_F32 : TSA_F64,
+                            L2, COEF_TAYLOR, TEMP_TWO};
     struct problem p;
     struct tsa_options options;
     struct tsa_error err;
-    struct meter m = { .refuse = SIZE_MAX };
+    struct meter m = {.refuse = SIZE_MAX};
     problem_make(&p, &s, 3600);
     problem_options(&p, &options);
     options.layers = LAYERS;

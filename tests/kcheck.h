@@ -122,7 +122,7 @@ struct kc_mono {
     unsigned char (*index)[8]; /* [F][8]: i1 <= ... <= im, variables are below 256 */
 };
 void kc_mono_init(struct kc_mono *m, size_t d, size_t terms); /* all lower degrees stored */
-void kc_mono_store(struct kc_mono *m, size_t stored);        /* fewer of them */
+void kc_mono_store(struct kc_mono *m, size_t stored);         /* fewer of them */
 void kc_mono_free(struct kc_mono *m);
 
 /* Run the suite and return what main() should. */

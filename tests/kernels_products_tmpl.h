@@ -186,7 +186,7 @@ static void add_double_float(T *hi, T *lo, T x, T y)
 }
 
 static void model_transpose(size_t rows, size_t cols, const T *in, ptrdiff_t ldi, T *sum, int first,
-                       T *out, ptrdiff_t ldo)
+                            T *out, ptrdiff_t ldo)
 {
     for (size_t r = 0; r < rows; r++) {
         T s = first || sum == NULL ? 0 : sum[r];
@@ -236,7 +236,8 @@ static T update_chain(size_t rows, const T *phi, const T *v, size_t ldv, T s)
 }
 
 static void model_update(size_t features, size_t cols, size_t rows, const T *phi, const T *v,
-                         ptrdiff_t ldv, T *local, ptrdiff_t ldl, int first, struct tsa_prefetch *prefetch)
+                         ptrdiff_t ldv, T *local, ptrdiff_t ldl, int first,
+                         struct tsa_prefetch *prefetch)
 {
     (void)prefetch;
     for (size_t f = 0; f < features; f++)
@@ -297,11 +298,11 @@ static struct tsa_prefetch *some_prefetch(struct kc *kc, struct tsa_prefetch *pr
     prefetch->count = kc_between(kc, 0, TSA_PREFETCH_ROWS);
     for (size_t i = 0; i < prefetch->count; i++)
         prefetch->rows[i] = (struct tsa_prefetch_rows){line,
-                                                 (ptrdiff_t)kc_between(kc, 0, 1000) - 500,
-                                                 kc_between(kc, 1, 5),
-                                                 kc_between(kc, 1, 5),
-                                                 0,
-                                                 kc_chance(kc, 50)};
+                                                       (ptrdiff_t)kc_between(kc, 0, 1000) - 500,
+                                                       kc_between(kc, 1, 5),
+                                                       kc_between(kc, 1, 5),
+                                                       0,
+                                                       kc_chance(kc, 50)};
     return prefetch;
 }
 
@@ -600,7 +601,7 @@ static void one_transpose(struct kc *kc, const struct KERNELS *table, size_t row
     kc_freeze(kc);
     for (SIDES)
         K->transpose(rows, cols, P(in), (ptrdiff_t)ldi, which & 1 ? P(sum) : NULL, first,
-                which & 2 ? P(out) : NULL, (ptrdiff_t)ldo);
+                     which & 2 ? P(out) : NULL, (ptrdiff_t)ldo);
     kc_finish(kc);
     for (size_t r = 0; which & 1 && r < rows; r++) {
         REAL ref = first ? 0 : BEFORE(sum)[r], all = R_FABS(ref);

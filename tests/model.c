@@ -54,7 +54,7 @@ void model_init(struct model *m)
     m->multiplicity = calloc(total, sizeof *m->multiplicity);
     size_t f = 0;
     for (unsigned degree = 0; degree < m->terms; degree++) {
-        size_t tuple[TSA_MAX_TERMS] = { 0 };
+        size_t tuple[TSA_MAX_TERMS] = {0};
         m->start[degree] = f;
         do {
             m->degree[f] = degree;

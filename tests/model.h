@@ -11,10 +11,10 @@
 /* A plan as the model sees it. Fill the first group, then call model_init(). */
 struct model {
     size_t d, dv, terms, chunk, heads, kv_heads;
-    enum tsa_dtype dtype;         /* T: TSA_F32 or TSA_F64 */
+    enum tsa_dtype dtype; /* T: TSA_F32 or TSA_F64 */
     enum tsa_normalize normalize;
-    const double *temperature;    /* [heads] */
-    const double *coefficients;   /* [heads][terms] */
+    const double *temperature;  /* [heads] */
+    const double *coefficients; /* [heads][terms] */
 
     size_t features;
     size_t start[TSA_MAX_TERMS + 1]; /* start[m]: first feature of degree m; start[terms] = F */
@@ -28,9 +28,9 @@ struct model {
 struct model_head {
     uint64_t tokens;
     size_t window;
-    void *k, *v;               /* [chunk][d] normalised keys, [chunk][dv] values */
-    void *hi, *lo;             /* [F][dv] */
-    void *ones_hi, *ones_lo;   /* [F] */
+    void *k, *v;             /* [chunk][d] normalised keys, [chunk][dv] values */
+    void *hi, *lo;           /* [F][dv] */
+    void *ones_hi, *ones_lo; /* [F] */
 };
 
 void model_init(struct model *m);

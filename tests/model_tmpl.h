@@ -128,8 +128,7 @@ static T FN(sum_features)(const struct model *m, const struct model_head *s, siz
     return den;
 }
 
-static void FN(query)(const struct model *m, const struct model_head *s, size_t h, const T *q,
-                      T *o)
+static void FN(query)(const struct model *m, const struct model_head *s, size_t h, const T *q, T *o)
 {
     const double *coef = m->coefficients + h * m->terms;
     const T *k = s->k, *v = s->v;

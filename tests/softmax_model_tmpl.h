@@ -35,7 +35,7 @@ struct FN(sums) {
     T max, den, *acc;
 };
 
-static void FN(add_key)(struct FN(sums) *s, size_t dv, T weight, const T *v)
+static void FN(add_key)(struct FN(sums) * s, size_t dv, T weight, const T *v)
 {
     s->den = s->den + weight;
     for (size_t c = 0; c < dv; c++)
@@ -43,13 +43,13 @@ static void FN(add_key)(struct FN(sums) *s, size_t dv, T weight, const T *v)
 }
 
 /* One segment. */
-static void FN(sum_bounded)(struct FN(sums) *s, size_t dv, size_t keys, const T *x, const T *v)
+static void FN(sum_bounded)(struct FN(sums) * s, size_t dv, size_t keys, const T *x, const T *v)
 {
     for (size_t i = 0; i < keys; i++)
         FN(add_key)(s, dv, FN(exp_bounded)(x[i]), v + i * dv);
 }
 
-static void FN(sum_general)(struct FN(sums) *s, size_t dv, size_t keys, const T *x, const T *v)
+static void FN(sum_general)(struct FN(sums) * s, size_t dv, size_t keys, const T *x, const T *v)
 {
     for (size_t b = 0; b < keys; b += BLOCK) {
         const size_t end = b + BLOCK < keys ? b + BLOCK : keys;
@@ -70,14 +70,14 @@ static void FN(sum_general)(struct FN(sums) *s, size_t dv, size_t keys, const T 
 }
 
 /* Segments so far, and the next one. */
-static void FN(combine_bounded)(struct FN(sums) *s, size_t dv, const struct FN(sums) *next)
+static void FN(combine_bounded)(struct FN(sums) * s, size_t dv, const struct FN(sums) * next)
 {
     s->den = s->den + next->den;
     for (size_t c = 0; c < dv; c++)
         s->acc[c] = s->acc[c] + next->acc[c];
 }
 
-static void FN(combine_general)(struct FN(sums) *s, size_t dv, const struct FN(sums) *next)
+static void FN(combine_general)(struct FN(sums) * s, size_t dv, const struct FN(sums) * next)
 {
     const T max = FN(larger)(s->max, next->max);
     const T r1 = FN(exp_general)(s->max - max), r2 = FN(exp_general)(next->max - max);

@@ -157,7 +157,7 @@ void strided_make(struct strided *s, enum layout layout, enum tsa_dtype dtype, s
     const ptrdiff_t n = (ptrdiff_t)tokens, h = (ptrdiff_t)heads, b = (ptrdiff_t)batch;
     const ptrdiff_t w = (ptrdiff_t)width;
     const size_t e = dtype_size(dtype), skew = e == 2 ? 1 : e;
-    struct tsa_tensor t = { 0 };
+    struct tsa_tensor t = {0};
     ptrdiff_t origin = 0;
     t.dtype = dtype;
     t.token = w, t.head = n * w, t.batch = h * n * w;
@@ -216,10 +216,9 @@ void strided_read(const struct strided *s, void *to)
     free(copy);
 }
 
-struct tsa_tensor dense(void *data, enum tsa_dtype dtype, size_t heads, size_t tokens,
-                        size_t width)
+struct tsa_tensor dense(void *data, enum tsa_dtype dtype, size_t heads, size_t tokens, size_t width)
 {
-    struct tsa_tensor t = { 0 };
+    struct tsa_tensor t = {0};
     t.data = data;
     t.dtype = dtype;
     t.token = (ptrdiff_t)width;
@@ -242,8 +241,8 @@ struct tsa_tensor from_batch(struct tsa_tensor x, size_t batch)
 
 /* -- problems ---------------------------------------------------------------------------------- */
 
-static const double odd_coefficients[TSA_MAX_TERMS] = { 1.25,   0.8,    0.61,    0.13,
-                                                        0.0525, 0.0071, 0.00213, 0.00031 };
+static const double odd_coefficients[TSA_MAX_TERMS] = {1.25,   0.8,    0.61,    0.13,
+                                                       0.0525, 0.0071, 0.00213, 0.00031};
 
 static struct tsa_tensor random_rows(struct rng *r, const struct shape *s, size_t heads,
                                      size_t width, double scale)
@@ -262,7 +261,7 @@ static void scale_row(const struct shape *s, void *data, size_t token, double sc
 
 void problem_make(struct problem *p, const struct shape *shape, uint64_t seed)
 {
-    struct rng r = { seed };
+    struct rng r = {seed};
     const struct shape *s = &p->shape;
     memset(p, 0, sizeof *p);
     p->shape = *shape;
@@ -487,8 +486,8 @@ double *export_all(const struct tsa_plan *plan, const struct tsa_state *state, s
         all[i] = NAN;
     for (size_t g = 0; g < plan->kv_heads; g++)
         for (size_t m = 0; m < plan->terms; m++) {
-            ok(tsa_state_export(plan, state, layer, g, m, TSA_BASIS_PLAIN, out,
-                                (ptrdiff_t)columns, &err),
+            ok(tsa_state_export(plan, state, layer, g, m, TSA_BASIS_PLAIN, out, (ptrdiff_t)columns,
+                                &err),
                &err);
             out += (tsa_features(plan->d, m + 1) - tsa_features(plan->d, m)) * columns;
         }
@@ -510,8 +509,8 @@ void assert_export(const struct tsa_plan *plan, const struct tsa_state *state, s
     free(got);
 }
 
-void assert_equal(const struct tsa_plan *plan, const struct tsa_state *a,
-                  const struct tsa_state *b, bool wanted)
+void assert_equal(const struct tsa_plan *plan, const struct tsa_state *a, const struct tsa_state *b,
+                  bool wanted)
 {
     struct tsa_error err;
     int equal = -1;
@@ -555,14 +554,13 @@ void explicit_row(const struct model *m, size_t h, const void *q, const void *k,
             magnitude += fabsl(qc * kc);
             kk += kc * kc;
         }
-        const long double norm = (l2 && qq > 0 && kk > 0 ? sqrtl(qq) * sqrtl(kk) : 1) *
-                                 (long double)m->temperature[h];
+        const long double norm =
+            (l2 && qq > 0 && kk > 0 ? sqrtl(qq) * sqrtl(kk) : 1) * (long double)m->temperature[h];
         long double power = 1, bound = 1;
         for (size_t j = 0; j < m->terms; j++) {
             const bool narrow = m->start[j] >= m->high && i < keys / m->chunk * m->chunk;
-            const double roundings = (double)(j * (2 * m->d + 10) + 2 * m->terms + 5) +
-                                     2 * chunk + (double)m->start[j + 1] +
-                                     (narrow ? 1 + 4 * 0x1p-8 / u : 0);
+            const double roundings = (double)(j * (2 * m->d + 10) + 2 * m->terms + 5) + 2 * chunk +
+                                     (double)m->start[j + 1] + (narrow ? 1 + 4 * 0x1p-8 / u : 0);
             w[i] += coef[j] * power;
             majorant[i] += roundings * fabs(coef[j]) * bound;
             power *= x / norm;

@@ -25,10 +25,10 @@ const char *usable_isa(size_t i);
 void assert_team(int threads);
 
 /* An assertion for inner loops: Check's own report every success to the parent process. */
-#define CHECK(condition, ...)          \
-    do {                               \
-        if (!(condition))              \
-            ck_abort_msg(__VA_ARGS__); \
+#define CHECK(condition, ...)                                                                      \
+    do {                                                                                           \
+        if (!(condition))                                                                          \
+            ck_abort_msg(__VA_ARGS__);                                                             \
     } while (0)
 
 /* -- numbers ----------------------------------------------------------------------------------- */
@@ -106,8 +106,8 @@ struct problem {
     void *o;                   /* expected outputs */
     struct model_head **head;  /* [batch][kv_heads] expected states */
     size_t o_count;            /* elements of o */
-    size_t queries; /* rows of q, from the first, for which there are */
-    void *answers;  /* [batch][heads][queries][dv]: expected outputs of tsa_query on these states */
+    size_t queries;            /* rows of q, from the first, for which there are */
+    void *answers; /* [batch][heads][queries][dv]: expected outputs of tsa_query on these states */
     bool mixed;
     unsigned exact_degrees; /* if mixed */
 };
@@ -145,8 +145,8 @@ double *export_all(const struct tsa_plan *plan, const struct tsa_state *state, s
 /* The export against the model's, bit by bit. */
 void assert_export(const struct tsa_plan *plan, const struct tsa_state *state, size_t layer,
                    const struct model *m, struct model_head *const *head, const char *what);
-void assert_equal(const struct tsa_plan *plan, const struct tsa_state *a,
-                  const struct tsa_state *b, bool wanted);
+void assert_equal(const struct tsa_plan *plan, const struct tsa_state *a, const struct tsa_state *b,
+                  bool wanted);
 /* |a - b| in units of the last place of b. */
 double ulps(double a, double b, enum tsa_dtype dtype);
 /* What the definition says, and how far T may be from it. */
