@@ -129,7 +129,7 @@ static int set(struct settings *s, int option, const char *value)
         break;
     case COMPUTE:
         if (strcmp(value, "f32") == 0)
-            s->options.compute = TSA_COMPUTE_F32;
+            s->options.compute = TSA_COMPUTE_EXACT;
         else if (strcmp(value, "mixed") == 0)
             s->options.compute = TSA_COMPUTE_MIXED;
         else if (strcmp(value, "fastest") == 0)
@@ -247,9 +247,9 @@ static int parse(int argc, char **argv, struct settings *s)
         return usage("--scaling", "", "not with --grid, --kernels, --contenders or --cold");
     if (s->options.compute == TSA_COMPUTE_MIXED && s->options.dtype == TSA_F64)
         return usage("--compute", "mixed", "not with --dtype f64");
-    if (s->exact_given && s->options.compute == TSA_COMPUTE_F32)
+    if (s->exact_given && s->options.compute == TSA_COMPUTE_EXACT)
         return usage("--exact-degrees", "", "with --compute mixed or fastest only");
-    if (s->run_grid && s->options.compute != TSA_COMPUTE_F32 && s->options.contenders)
+    if (s->run_grid && s->options.compute != TSA_COMPUTE_EXACT && s->options.contenders)
         return usage("--contenders", "", "a --grid that is mixed has f32 beside it");
     if (s->run_scaling && !s->threads_given)
         s->options.threads = 0;

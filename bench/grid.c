@@ -103,7 +103,7 @@ static void print_head(const struct bench_options *options, const struct bench_m
     } else {
         printf("%-38s %10s %5s %11s %11s %6s %6s %5s %8s", "problem", "elements", "chunk",
                "us/token", "ideal", "%ideal", "%peak", "sprd", "error");
-        if (options->contenders || options->compute != TSA_COMPUTE_F32)
+        if (options->contenders || options->compute != TSA_COMPUTE_EXACT)
             printf("  %-13s %11s %6s %6s", "contender", "us/token", "ratio", "median");
         for (size_t i = 0; try_chunks && i < CHUNKS; i++)
             printf("    us_c%-3zu", chunk_list[i]);

@@ -221,8 +221,14 @@ static bool absorb(struct bench_op_state *op, size_t tokens)
         const size_t piece = tokens < op->in.ring - at ? tokens : op->in.ring - at;
         const struct tsa_tensor k = bench_at(&op->in.k, 0, 0, at);
         const struct tsa_tensor v = bench_at(&op->in.v, 0, 0, at);
-        if (tsa_absorb(op->plan, op->states, p->batch, 0, piece, &k, &v, op->ws, &op->err) !=
-            TSA_OK)
+        if (tsa_absorb(op->plan,
+                       &(struct tsa_batch){.size = sizeof(struct tsa_batch),
+                                           .states = op->states,
+                                           .count = p->batch,
+                                           .tokens = piece,
+                                           .k = k,
+                                           .v = v},
+                       op->ws, &op->err) != TSA_OK)
             return bench_op_complain(op, "absorb");
         tokens -= piece;
     }
@@ -240,8 +246,15 @@ static bool decode(struct bench_op_state *op, size_t row)
     const struct tsa_tensor q = bench_at(&op->in.q, 0, 0, row);
     const struct tsa_tensor k = bench_at(&op->in.k, 0, 0, row);
     const struct tsa_tensor v = bench_at(&op->in.v, 0, 0, row);
-    if (tsa_decode(op->plan, op->states, op->problem.batch, 0, &q, &k, &v, &op->in.o, op->ws,
-                   &op->err) != TSA_OK)
+    if (tsa_decode(op->plan,
+                   &(struct tsa_batch){.size = sizeof(struct tsa_batch),
+                                       .states = op->states,
+                                       .count = op->problem.batch,
+                                       .q = q,
+                                       .k = k,
+                                       .v = v,
+                                       .o = op->in.o},
+                   op->ws, &op->err) != TSA_OK)
         return bench_op_complain(op, "decode");
     return true;
 }
@@ -258,18 +271,45 @@ static bool once(struct bench_op_state *op)
     case BENCH_PREFILL:
         if (!op->append && !bench_op_reset(op))
             return false;
-        status = op->offsets
-                     ? tsa_prefill_packed(op->plan, op->states, op->sequences, 0, op->offsets,
-                                          &in->q, &in->k, &in->v, &in->o, op->ws, &op->err)
-                     : tsa_prefill(op->plan, op->states, p->batch, 0, p->n, &in->q, &in->k, &in->v,
-                                   &in->o, op->ws, &op->err);
+        status = op->offsets ? tsa_prefill(op->plan,
+                                           &(struct tsa_batch){.size = sizeof(struct tsa_batch),
+                                                               .states = op->states,
+                                                               .count = op->sequences,
+                                                               .offsets = op->offsets,
+                                                               .q = in->q,
+                                                               .k = in->k,
+                                                               .v = in->v,
+                                                               .o = in->o},
+                                           op->ws, &op->err)
+                             : tsa_prefill(op->plan,
+                                           &(struct tsa_batch){.size = sizeof(struct tsa_batch),
+                                                               .states = op->states,
+                                                               .count = p->batch,
+                                                               .tokens = p->n,
+                                                               .q = in->q,
+                                                               .k = in->k,
+                                                               .v = in->v,
+                                                               .o = in->o},
+                                           op->ws, &op->err);
         break;
     case BENCH_ABSORB:
         if (!op->append && !bench_op_reset(op))
             return false;
-        status = op->offsets ? tsa_absorb_packed(op->plan, op->states, op->sequences, 0,
-                                                 op->offsets, &in->k, &in->v, op->ws, &op->err)
-                             : tsa_absorb(op->plan, op->states, p->batch, 0, p->n, &in->k, &in->v,
+        status = op->offsets ? tsa_absorb(op->plan,
+                                          &(struct tsa_batch){.size = sizeof(struct tsa_batch),
+                                                              .states = op->states,
+                                                              .count = op->sequences,
+                                                              .offsets = op->offsets,
+                                                              .k = in->k,
+                                                              .v = in->v},
+                                          op->ws, &op->err)
+                             : tsa_absorb(op->plan,
+                                          &(struct tsa_batch){.size = sizeof(struct tsa_batch),
+                                                              .states = op->states,
+                                                              .count = p->batch,
+                                                              .tokens = p->n,
+                                                              .k = in->k,
+                                                              .v = in->v},
                                           op->ws, &op->err);
         break;
     case BENCH_SOFTMAX:
@@ -319,8 +359,14 @@ bool bench_op_work(void *context, size_t iterations)
 static bool query(struct bench_op_state *op, size_t row)
 {
     const struct tsa_tensor q = bench_at(&op->in.q, 0, 0, row);
-    if (tsa_query(op->plan, (const struct tsa_state *const *)op->states, op->problem.batch, 0, 1,
-                  &q, &op->in.o, op->ws, &op->err) != TSA_OK)
+    if (tsa_query(op->plan,
+                  &(struct tsa_batch){.size = sizeof(struct tsa_batch),
+                                      .states = op->states,
+                                      .count = op->problem.batch,
+                                      .tokens = 1,
+                                      .q = q,
+                                      .o = op->in.o},
+                  op->ws, &op->err) != TSA_OK)
         return bench_op_complain(op, "query");
     return true;
 }

@@ -107,7 +107,7 @@ static bool add_f32(struct entry *entries, size_t *count, const struct bench_pro
     struct bench_problem plain = *problem;
     struct bench_options own = *options;
     plain.mixed = false;
-    own.compute = TSA_COMPUTE_F32;
+    own.compute = TSA_COMPUTE_EXACT;
     bench_problem_name(&plain);
     return add_op(entries, count, bench_op_create_from(&plain, &own, NULL, entries[0].op, NULL));
 }

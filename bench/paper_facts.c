@@ -170,7 +170,14 @@ static enum tsa_status absorb_halves(struct halves *h, const struct paper_draw *
         const struct tsa_tensor v = paper_rows(draw->v + from[i] * DV, DV);
         enum tsa_status status = tsa_state_create(h->plan, states[i], &h->err);
         if (status == TSA_OK)
-            status = tsa_absorb(h->plan, states[i], 1, 0, count[i], &k, &v, NULL, &h->err);
+            status = tsa_absorb(h->plan,
+                                &(struct tsa_batch){.size = sizeof(struct tsa_batch),
+                                                    .states = states[i],
+                                                    .count = 1,
+                                                    .tokens = count[i],
+                                                    .k = k,
+                                                    .v = v},
+                                NULL, &h->err);
         if (status != TSA_OK)
             return status;
     }
@@ -178,7 +185,7 @@ static enum tsa_status absorb_halves(struct halves *h, const struct paper_draw *
 }
 
 /* The sums of all degrees, and the outputs of all queries. */
-static enum tsa_status read_state(struct halves *h, const struct tsa_state *state, size_t terms,
+static enum tsa_status read_state(struct halves *h, struct tsa_state *state, size_t terms,
                                   const struct paper_draw *draw, double *sums, double *o)
 {
     const struct tsa_tensor q = paper_rows(draw->q, D), to = paper_rows(o, DV);
@@ -189,7 +196,14 @@ static enum tsa_status read_state(struct halves *h, const struct tsa_state *stat
             return status;
         sums += (tsa_features(D, m + 1) - tsa_features(D, m)) * ROW;
     }
-    return tsa_query(h->plan, &state, 1, 0, N, &q, &to, NULL, &h->err);
+    return tsa_query(h->plan,
+                     &(struct tsa_batch){.size = sizeof(struct tsa_batch),
+                                         .states = &state,
+                                         .count = 1,
+                                         .tokens = N,
+                                         .q = q,
+                                         .o = to},
+                     NULL, &h->err);
 }
 
 static bool library_halves(const struct paper_run *run, const struct paper_draw *draw, size_t terms,
@@ -315,7 +329,15 @@ static bool step_through(void *context, size_t iterations)
             const struct tsa_tensor k = paper_rows(r->draw->k + t * D, D);
             const struct tsa_tensor v = paper_rows(r->draw->v + t * DV, DV);
             const struct tsa_tensor o = paper_rows(r->o_steps + t * DV, DV);
-            status = tsa_decode(r->plan, &r->state, 1, 0, &q, &k, &v, &o, r->ws, &err);
+            status = tsa_decode(r->plan,
+                                &(struct tsa_batch){.size = sizeof(struct tsa_batch),
+                                                    .states = &r->state,
+                                                    .count = 1,
+                                                    .q = q,
+                                                    .k = k,
+                                                    .v = v,
+                                                    .o = o},
+                                r->ws, &err);
         }
     }
     return status == TSA_OK || paper_fail(status, &err);

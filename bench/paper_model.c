@@ -131,7 +131,16 @@ static bool ask(const struct paper_model *model, const struct paper_draw *draw, 
     } else {
         status = tsa_state_create(plan, &state, &err);
         if (status == TSA_OK)
-            status = tsa_prefill(plan, &state, 1, 0, draw->n, &tq, &tk, &tv, &to, NULL, &err);
+            status = tsa_prefill(plan,
+                                 &(struct tsa_batch){.size = sizeof(struct tsa_batch),
+                                                     .states = &state,
+                                                     .count = 1,
+                                                     .tokens = draw->n,
+                                                     .q = tq,
+                                                     .k = tk,
+                                                     .v = tv,
+                                                     .o = to},
+                                 NULL, &err);
         tsa_state_destroy(state);
     }
     tsa_plan_destroy(plan);

@@ -132,7 +132,14 @@ static bool export_state(const struct paper_run *run, const struct paper_draw *d
         return false;
     enum tsa_status status = tsa_state_create(plan, &state, &err);
     if (status == TSA_OK)
-        status = tsa_absorb(plan, &state, 1, 0, N, &k, &v, NULL, &err);
+        status = tsa_absorb(plan,
+                            &(struct tsa_batch){.size = sizeof(struct tsa_batch),
+                                                .states = &state,
+                                                .count = 1,
+                                                .tokens = N,
+                                                .k = k,
+                                                .v = v},
+                            NULL, &err);
     for (size_t m = 0; status == TSA_OK && m < 3; m++)
         status = tsa_state_export(plan, state, 0, 0, m, TSA_BASIS_SYMMETRIC,
                                   sums + tsa_features(D, m) * ROW, ROW, &err);

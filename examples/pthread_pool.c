@@ -136,7 +136,16 @@ static int attend(struct pool *pool, float *q, float *k, float *v, float *o)
     }
     int right = tsa_plan_create(&options, &plan, &err) == TSA_OK &&
                 tsa_state_create(plan, &state, &err) == TSA_OK &&
-                tsa_prefill(plan, &state, 1, 0, TOKENS, &tq, &tk, &tv, &to, NULL, &err) == TSA_OK;
+                tsa_prefill(plan,
+                            &(struct tsa_batch){.size = sizeof(struct tsa_batch),
+                                                .states = &state,
+                                                .count = 1,
+                                                .tokens = TOKENS,
+                                                .q = tq,
+                                                .k = tk,
+                                                .v = tv,
+                                                .o = to},
+                            NULL, &err) == TSA_OK;
     if (!right)
         fprintf(stderr, "pthread_pool: %s\n", err.text);
     tsa_state_destroy(state);

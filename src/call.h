@@ -12,24 +12,38 @@
 /* Items that are long beside a thread's share are less than this many times the threads. */
 #define TSA_LONG_ITEMS 16
 
+enum tsa_operation { TSA_PREFILL, TSA_DECODE, TSA_ABSORB, TSA_QUERY, TSA_SOFTMAX };
+
 struct tsa_call {
+    enum tsa_operation operation;
     const struct tsa_plan *plan;
-    const struct tsa_state *const *states;
-    struct tsa_state *const *writable; /* the same states, or NULL in a call that only reads */
+    struct tsa_state *const *states; /* which only operations that write may change */
     size_t batch, layer;
     size_t tokens;          /* of k and v of each sequence, or queries; the most of a ragged call */
     const int64_t *offsets; /* of packed sequences, */
-    const int64_t *lengths; /* lengths of padded ones, */
-    const int64_t *slots;   /* or indices into states and batches; at most one of them */
+    const int64_t *lengths; /* or lengths of padded ones; not both */
+    const int64_t *slots;   /* indices into states and batches, or NULL */
     size_t keys;            /* softmax */
     int causal;             /* softmax */
-    const struct tsa_tensor *q, *k, *v, *o;
+    const struct tsa_tensor *q, *k, *v, *o; /* NULL where the operation has none */
     struct tsa_team team;
     size_t together;       /* elements for items on which the whole team works */
     size_t *order, *loads; /* [TSA_LONG_ITEMS x threads], [threads]: for the order of items */
     char *scratch;         /* scratch of threads, then `together` elements */
     const void *work;      /* what the tasks of one phase share */
 };
+static inline bool tsa_call_has_queries(const struct tsa_call *call)
+{
+    return call->operation != TSA_ABSORB;
+}
+static inline bool tsa_call_has_keys(const struct tsa_call *call)
+{
+    return call->operation != TSA_QUERY;
+}
+static inline bool tsa_call_writes_states(const struct tsa_call *call)
+{
+    return call->operation < TSA_QUERY;
+}
 /* Sequence b of the call: its state, its place in the tensors, its tokens. */
 static inline size_t tsa_call_slot(const struct tsa_call *call, size_t b)
 {
@@ -52,7 +66,7 @@ static inline size_t tsa_call_tokens(const struct tsa_call *call, size_t b)
 
 /* What an arithmetic type brings. */
 struct tsa_engine {
-    void (*prefill)(const struct tsa_call *call); /* also absorb: q is NULL */
+    void (*prefill)(const struct tsa_call *call); /* also decode and absorb */
     void (*query)(const struct tsa_call *call);
     void (*softmax)(const struct tsa_call *call);
 };
@@ -89,13 +103,14 @@ void tsa_call_end(struct tsa_call *call, struct tsa_workspace *ws);
 
 /* -- check.c -- */
 
-enum tsa_status tsa_check_tensor(const struct tsa_tensor *x, const char *name, size_t batch,
-                                 size_t heads, size_t tokens, size_t width, bool output,
-                                 struct tsa_error *err);
-/* Offsets, lengths or slots can be; fills call->tokens of a packed call. */
-enum tsa_status tsa_check_sequences(struct tsa_call *call, struct tsa_error *err);
-/* All states fit and are distinct. Uses the call's team. */
+/* Sequences, tensors and their overlap; fills call->tokens of a ragged call. */
+enum tsa_status tsa_check_shapes(struct tsa_call *call, struct tsa_error *err);
+/* All states fit, are distinct if they are written, and have tokens if they are only read. Uses the
+ * call's team. */
 enum tsa_status tsa_check_states(const struct tsa_call *call, struct tsa_error *err);
+
+/* -- check_values.c -- */
+
 /* Finite inputs, no overflow of monomials; reads q, k and v once, with the call's team. */
 enum tsa_status tsa_check_values(const struct tsa_call *call, struct tsa_error *err);
 

@@ -155,7 +155,7 @@ static void query_task(const struct tsa_call *call, T *scratch, size_t index)
     const size_t h = index / parts % plan->heads, b = index / parts / plan->heads;
     const struct item it = item_at(call, b * plan->kv_heads + h / plan->group);
     const size_t t = part * plan->scratch.queries, left = call->tokens - t;
-    outputs(call, scratch, b, h, 1, &it.sums, &it.window, false, it.open, t,
+    outputs(call, scratch, it.b, h, 1, &it.sums, &it.window, false, it.open, t,
             left < plan->scratch.queries ? left : plan->scratch.queries, false, NULL);
 }
 

@@ -187,7 +187,7 @@ static enum tsa_status check_choices(const struct tsa_options *o, struct tsa_err
     if (o->exact_degrees > TSA_MAX_TERMS)
         return invalid(err, "exact_degrees", TSA_MAX_TERMS, o->exact_degrees, "0 to 8");
     switch (o->compute) {
-    case TSA_COMPUTE_F32:
+    case TSA_COMPUTE_EXACT:
     case TSA_COMPUTE_FASTEST:
         break;
     case TSA_COMPUTE_MIXED:
@@ -199,7 +199,7 @@ static enum tsa_status check_choices(const struct tsa_options *o, struct tsa_err
         break;
     default:
         return tsa_fail(err, TSA_EINVAL, "compute",
-                        "compute is %d, wanted TSA_COMPUTE_F32 (0), _MIXED (1) or _FASTEST (2)",
+                        "compute is %d, wanted TSA_COMPUTE_EXACT (0), _MIXED (1) or _FASTEST (2)",
                         (int)o->compute);
     }
     if (!o->allocate != !o->release)
@@ -281,7 +281,7 @@ static bool mixed_is_faster(const struct tsa_plan *p, size_t high)
 /* Which degrees have bf16 operands. */
 static void choose_compute(struct tsa_plan *p, const struct tsa_options *o)
 {
-    p->compute = TSA_COMPUTE_F32;
+    p->compute = TSA_COMPUTE_EXACT;
     p->high = p->mono.total;
     bool hardware;
     p->pair_kernels = tsa_pair_kernels_for(p->isa, &hardware);
@@ -321,7 +321,7 @@ static enum tsa_status set_scalars(struct tsa_plan *p, const struct tsa_options 
     p->execute_user = o->execute_user;
 
     double bytes = tsa_state_bytes_double(p->d, p->dv, p->terms, p->chunk, p->elem, p->kv_heads,
-                                          p->layers, o->compute != TSA_COMPUTE_F32);
+                                          p->layers, o->compute != TSA_COMPUTE_EXACT);
     /* The estimate errs by a few roundings; what passes here fits size_t without doubt. */
     if (bytes > (double)TSA_MAX_STATE_BYTES || !tsa_monomials_init(&p->mono, p->d, p->terms))
         return too_large(err, p, bytes);
@@ -605,7 +605,7 @@ int tsa_plan_threads(const struct tsa_plan *plan)
 
 enum tsa_compute tsa_plan_compute(const struct tsa_plan *plan)
 {
-    return plan ? plan->compute : TSA_COMPUTE_F32;
+    return plan ? plan->compute : TSA_COMPUTE_EXACT;
 }
 
 unsigned tsa_plan_exact_degrees(const struct tsa_plan *plan)

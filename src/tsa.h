@@ -102,7 +102,7 @@ enum tsa_basis {
 
 /** How the products of features and sums are computed. */
 enum tsa_compute {
-    TSA_COMPUTE_F32 = 0,    /**< in the plan's dtype, all of them */
+    TSA_COMPUTE_EXACT = 0,    /**< in the plan's dtype, all of them */
     TSA_COMPUTE_MIXED = 1,  /**< degrees from exact_degrees on from bf16 operands, added in f32;
                                 lower degrees, the window and the sums themselves in f32. Degree m
                                 weighs c_m x^m: this costs little where |q.k|/a is below 1, and
@@ -136,11 +136,35 @@ struct tsa_workspace;
  *  contiguous. Any alignment. Input strides may be 0 or negative. Outputs whose rows can
  *  overlap are refused. Zero the struct before filling it. */
 struct tsa_tensor {
-    void *data;
+    union {
+        void *data;
+        const void *input; /**< the same pointer, for inputs that are const */
+    };
     enum tsa_dtype dtype;
     ptrdiff_t batch, head, token;
-    ptrdiff_t reserved[4];
+    size_t width; /**< elements of a row, or 0: not stated. A width that is not the plan's is refused */
+    ptrdiff_t reserved[3]; /**< must be 0 */
 };
+
+/** What a call works on: states, and the tensors with their tokens. Fill it with tsa_batch_init(),
+ *  or set `size` and leave what is not needed zero. A call ignores tensors that it does not use. */
+struct tsa_batch {
+    size_t size;                     /**< sizeof(struct tsa_batch) of the caller */
+    struct tsa_state *const *states; /**< `count` states, or those that `slots` picks from */
+    size_t count;                    /**< sequences of this call */
+    size_t layer;                    /**< of each state; default 0 */
+    size_t tokens;          /**< of each sequence; with `lengths` the most, with `offsets` unused */
+    const int64_t *offsets; /**< NULL, or packed sequences: count+1 row numbers */
+    const int64_t *lengths; /**< NULL, or padded sequences: count numbers of tokens */
+    const int64_t *slots;   /**< NULL, or which states and batch indices: count numbers */
+    struct tsa_tensor q, k, v, o;
+    struct tsa_tensor gate, value_gate; /**< this version has none: data must be NULL */
+    void *reserved[4];                  /**< must be NULL */
+};
+
+/** Zeros and `size`, which is sizeof(struct tsa_batch). TSA_EINVAL for NULL and for a size that is
+ *  of no version. Thread-safe. */
+TSA_API enum tsa_status tsa_batch_init(struct tsa_batch *batch, size_t size);
 
 /** What a plan is made from. Fill it with tsa_options_init(), then change fields. */
 struct tsa_options {
@@ -177,7 +201,7 @@ struct tsa_options {
      *  chunk becomes longer than it: the direct form. A longer sequence is right too. The window
      *  of a state grows. */
     size_t max_tokens;
-    /** Default TSA_COMPUTE_F32. TSA_COMPUTE_MIXED wants dtype TSA_F32 and an even chunk, for any
+    /** Default TSA_COMPUTE_EXACT. TSA_COMPUTE_MIXED wants dtype TSA_F32 and an even chunk, for any
      *  exact_degrees. */
     enum tsa_compute compute;
     /** Degrees 0 .. exact_degrees-1 stay in f32 whatever `compute` says: 0..8, default 2. */
@@ -211,7 +235,7 @@ TSA_API size_t tsa_plan_chunk(const struct tsa_plan *plan);
 /** The instruction set that the plan uses: a string constant such as "avx512", "" for NULL.
  *  Thread-safe. */
 TSA_API const char *tsa_plan_isa(const struct tsa_plan *plan);
-/** TSA_COMPUTE_MIXED if some products of the plan have bf16 operands, else TSA_COMPUTE_F32; that
+/** TSA_COMPUTE_MIXED if some products of the plan have bf16 operands, else TSA_COMPUTE_EXACT; that
  *  for NULL. Thread-safe. */
 TSA_API enum tsa_compute tsa_plan_compute(const struct tsa_plan *plan);
 /** The degrees 0 .. m-1 that the plan computes in its dtype: m = terms without bf16 operands; 0 for
@@ -392,105 +416,55 @@ TSA_API void tsa_workspace_destroy(struct tsa_workspace *ws);
  * outputs and states are then unspecified. q, k and v may overlap one another, but not lie in a
  * state that the call writes, or in the workspace. */
 
-/** Absorb `tokens` tokens into `layer` of each of `batch` states and write causal outputs:
- *  o_t sees every token the state held before, and tokens 0..t of this call.
+/* The four calls on tokens take a plan, a batch, a workspace or NULL (scratch is then allocated for
+ * this call), and err or NULL. Shapes, each tensor of any dtype:
  *
- *      q [batch][heads][tokens][head_dim]       k [batch][kv_heads][tokens][head_dim]
- *      v [batch][kv_heads][tokens][value_dim]   o [batch][heads][tokens][value_dim]
+ *      q [count][heads][tokens][head_dim]       k [count][kv_heads][tokens][head_dim]
+ *      v [count][kv_heads][tokens][value_dim]   o [count][heads][tokens][value_dim]
  *
- *  each of any dtype. Writes the states, which must be distinct. ws may be NULL: scratch is then
- *  allocated for this call. 0 tokens or batch 0: no-op, after the checks that need no rows.
- *  TSA_EINVAL, TSA_EFORMAT, TSA_EMISMATCH, TSA_ENONFINITE, TSA_EOVERFLOW, TSA_ENOMEM (argument ws:
- *  scratch for this call). Thread-safe for distinct states, outputs and workspaces. */
-TSA_API enum tsa_status tsa_prefill(const struct tsa_plan *plan, struct tsa_state *const *states,
-                                    size_t batch, size_t layer, size_t tokens,
-                                    const struct tsa_tensor *q, const struct tsa_tensor *k,
-                                    const struct tsa_tensor *v, const struct tsa_tensor *o,
+ * Sequences of different lengths come in one of two ways; not both. The bits are those of one call
+ * for each sequence; an empty sequence leaves its state as it was. In errors `token` counts from
+ * the start of the sequence.
+ *
+ *   offsets   packed: sequence b is the rows offsets[b] .. offsets[b+1]-1 along the token axis of
+ *             q [heads][rows][head_dim] and so on, whose batch strides are not used. None may be
+ *             negative or smaller than the one before it; offsets[0] need not be 0. Rows of no
+ *             sequence are neither read nor written
+ *   lengths   padded: sequence b has only its first lengths[b] tokens, 0 <= lengths[b] <= tokens.
+ *             The rows behind them, the pads, are neither read nor written: they may hold NaN
+ *
+ * With `slots`, sequence b is states[slots[b]], and batch index slots[b] in tensors that are not
+ * packed; offsets and lengths go by place in the list. States in no slot of the list may be NULL;
+ * slots must not be negative. In errors `sequence` is the slot. (For rows that lie in the order of
+ * the list, leave slots NULL and give a list of their states.)
+ *
+ * Calls that write states want them distinct. 0 tokens or count 0: no-op, after the checks that
+ * need no rows. All return TSA_EINVAL, TSA_EFORMAT, TSA_EMISMATCH, TSA_ENONFINITE, TSA_EOVERFLOW,
+ * TSA_EUNSUPPORTED (a gate), TSA_ENOMEM (argument ws: scratch for this call), and are thread-safe
+ * for distinct outputs and workspaces, and for distinct states where these are written. What is
+ * wrong is looked for in this order: plan, batch, offsets, lengths, slots, the tensors q, k, v, o,
+ * their overlap, the workspace, layer and states, the values of k, v and q. */
+
+/** Absorb the tokens and write causal outputs: o_t sees every token the state held before, and
+ *  tokens 0..t of this call. Needs q, k, v and o; writes the states. */
+TSA_API enum tsa_status tsa_prefill(const struct tsa_plan *plan, const struct tsa_batch *batch,
                                     struct tsa_workspace *ws, struct tsa_error *err) TSA_MUST_CHECK;
 
 /** tsa_prefill() of one token for each state: the step of a decoder. Time and memory do not
- *  depend on the tokens absorbed before. Token strides are not used. Errors and threads: as
- *  there. */
-TSA_API enum tsa_status tsa_decode(const struct tsa_plan *plan, struct tsa_state *const *states,
-                                   size_t batch, size_t layer, const struct tsa_tensor *q,
-                                   const struct tsa_tensor *k, const struct tsa_tensor *v,
-                                   const struct tsa_tensor *o, struct tsa_workspace *ws,
-                                   struct tsa_error *err) TSA_MUST_CHECK;
-
-/** tsa_prefill() without queries: the states end with the same bits. Errors and threads: as
- *  there. */
-TSA_API enum tsa_status tsa_absorb(const struct tsa_plan *plan, struct tsa_state *const *states,
-                                   size_t batch, size_t layer, size_t tokens,
-                                   const struct tsa_tensor *k, const struct tsa_tensor *v,
+ *  depend on the tokens absorbed before. `tokens` is 1 or 0, which means 1 here; offsets and
+ *  lengths are refused; token strides are not used. */
+TSA_API enum tsa_status tsa_decode(const struct tsa_plan *plan, const struct tsa_batch *batch,
                                    struct tsa_workspace *ws, struct tsa_error *err) TSA_MUST_CHECK;
 
-/* Sequences of different lengths in one call. The bits are those of one call for each sequence; an
- * empty sequence leaves its state as it was. States must be distinct. Errors and threads: as
- * tsa_prefill(), with TSA_EINVAL for offsets and lengths that cannot be. In errors `token` counts
- * from the start of the sequence. */
+/** tsa_prefill() without queries and outputs: the states end with the same bits. Needs k and v. */
+TSA_API enum tsa_status tsa_absorb(const struct tsa_plan *plan, const struct tsa_batch *batch,
+                                   struct tsa_workspace *ws, struct tsa_error *err) TSA_MUST_CHECK;
 
-/** tsa_prefill() of sequences that lie one after another: the tokens of sequence b are the rows
- *  offsets[b] .. offsets[b+1]-1 along the token axis of
- *
- *      q [heads][rows][head_dim]       k [kv_heads][rows][head_dim]
- *      v [kv_heads][rows][value_dim]   o [heads][rows][value_dim]
- *
- *  whose batch strides are not used. `offsets` holds batch+1 numbers, none negative or smaller than
- *  the one before it; offsets[0] need not be 0. Rows of no sequence are neither read nor written.
- */
-TSA_API enum tsa_status tsa_prefill_packed(const struct tsa_plan *plan,
-                                           struct tsa_state *const *states, size_t batch,
-                                           size_t layer, const int64_t *offsets,
-                                           const struct tsa_tensor *q, const struct tsa_tensor *k,
-                                           const struct tsa_tensor *v, const struct tsa_tensor *o,
-                                           struct tsa_workspace *ws,
-                                           struct tsa_error *err) TSA_MUST_CHECK;
-
-/** tsa_prefill_packed() without queries. */
-TSA_API enum tsa_status tsa_absorb_packed(const struct tsa_plan *plan,
-                                          struct tsa_state *const *states, size_t batch,
-                                          size_t layer, const int64_t *offsets,
-                                          const struct tsa_tensor *k, const struct tsa_tensor *v,
-                                          struct tsa_workspace *ws,
-                                          struct tsa_error *err) TSA_MUST_CHECK;
-
-/** tsa_prefill() of which sequence b has only its first lengths[b] tokens, 0 <= lengths[b] <=
- *  tokens. The rows behind them, the pads, are neither read nor written: they may hold NaN. */
-TSA_API enum tsa_status tsa_prefill_padded(const struct tsa_plan *plan,
-                                           struct tsa_state *const *states, size_t batch,
-                                           size_t layer, size_t tokens, const int64_t *lengths,
-                                           const struct tsa_tensor *q, const struct tsa_tensor *k,
-                                           const struct tsa_tensor *v, const struct tsa_tensor *o,
-                                           struct tsa_workspace *ws,
-                                           struct tsa_error *err) TSA_MUST_CHECK;
-
-/** tsa_prefill_padded() without queries. */
-TSA_API enum tsa_status tsa_absorb_padded(const struct tsa_plan *plan,
-                                          struct tsa_state *const *states, size_t batch,
-                                          size_t layer, size_t tokens, const int64_t *lengths,
-                                          const struct tsa_tensor *k, const struct tsa_tensor *v,
-                                          struct tsa_workspace *ws,
-                                          struct tsa_error *err) TSA_MUST_CHECK;
-
-/** tsa_decode() of some of the sequences that an engine holds: `slots` lists `count` of them, and
- *  slot s is states[s] with batch index s in q, k, v and o. States in no slot of the list may be
- *  NULL; slots must be distinct and not negative. In errors `sequence` is the slot. (For rows that
- *  lie in the order of the list, call tsa_decode() with a list of their states.) */
-TSA_API enum tsa_status tsa_decode_slots(const struct tsa_plan *plan,
-                                         struct tsa_state *const *states, const int64_t *slots,
-                                         size_t count, size_t layer, const struct tsa_tensor *q,
-                                         const struct tsa_tensor *k, const struct tsa_tensor *v,
-                                         const struct tsa_tensor *o, struct tsa_workspace *ws,
-                                         struct tsa_error *err) TSA_MUST_CHECK;
-
-/** Outputs only: each of `queries` rows per head sees all tokens absorbed so far. Reads the states,
- *  which may repeat. A state without tokens has nothing to average: TSA_EINVAL. Other errors as
- *  tsa_prefill(). Thread-safe for distinct outputs and workspaces, on the same states too. */
-TSA_API enum tsa_status tsa_query(const struct tsa_plan *plan,
-                                  const struct tsa_state *const *states, size_t batch, size_t layer,
-                                  size_t queries, const struct tsa_tensor *q,
-                                  const struct tsa_tensor *o, struct tsa_workspace *ws,
-                                  struct tsa_error *err) TSA_MUST_CHECK;
+/** Outputs only: each of `tokens` rows per head sees all tokens absorbed so far. Needs q and o;
+ *  reads the states, which may repeat. Offsets and lengths are refused. A state without tokens has
+ *  nothing to average: TSA_EINVAL. Thread-safe on the same states too. */
+TSA_API enum tsa_status tsa_query(const struct tsa_plan *plan, const struct tsa_batch *batch,
+                                  struct tsa_workspace *ws, struct tsa_error *err) TSA_MUST_CHECK;
 
 /** Exact softmax attention (paper eq. 1) over the same views, with the plan's temperatures and
  *  normalisation:

@@ -375,7 +375,7 @@ enum tsa_status tsa_call_begin(struct tsa_call *call, struct tsa_workspace *ws,
             call->together = 0; /* of another plan: whole items only */
         memory = first_scratch(ws);
     } else {
-        if (call->writable && call->tokens > plan->chunk)
+        if (tsa_call_writes_states(call) && call->tokens > plan->chunk)
             call->together = together_elements(plan, team->threads);
         const size_t bytes = call_bytes(call);
         memory = tsa_allocate(&plan->allocator, bytes);

@@ -45,7 +45,10 @@ static void desk_begin(struct desk *s, enum tsa_dtype dtype, enum tsa_normalize 
     s->states_before = malloc(B * bytes);
     for (size_t b = 0; b < B; b++)
         ok(tsa_state_create(s->plan, &s->states[b], &s->err), &s->err);
-    ok(tsa_absorb(s->plan, s->states, B, 0, 13, &s->k, &s->v, NULL, &s->err), &s->err);
+    ok(tsa_absorb(s->plan,
+                  BATCH(.states = s->states, .count = B, .tokens = 13, .k = s->k, .v = s->v), NULL,
+                  &s->err),
+       &s->err);
     for (size_t b = 0; b < B; b++)
         memcpy(s->states_before + b * bytes, s->states[b], bytes);
 }
@@ -95,7 +98,6 @@ static void assert_untouched(const struct desk *s)
         assert_untouched(s);                                                                       \
     } while (0)
 
-#define CONST_STATES(s) ((const struct tsa_state *const *)(s)->states)
 
 /* -- options ----------------------------------------------------------------------------------- */
 
@@ -232,11 +234,24 @@ static void refuse_tensor(struct desk *s, char letter, enum tsa_status want, con
 {
     struct tsa_error *e = &s->err;
     const struct tsa_plan *p = s->plan;
-    REFUSED(s, tsa_prefill(p, s->states, B, 0, 9, &s->q, &s->k, &s->v, &s->o, NULL, e), want, name);
+    REFUSED(s,
+            tsa_prefill(p,
+                        BATCH(.states = s->states, .count = B, .tokens = 9, .q = s->q, .k = s->k,
+                              .v = s->v, .o = s->o),
+                        NULL, e),
+            want, name);
     if (letter == 'q' || letter == 'o')
-        REFUSED(s, tsa_query(p, CONST_STATES(s), B, 0, 9, &s->q, &s->o, NULL, e), want, name);
+        REFUSED(s,
+                tsa_query(p,
+                          BATCH(.states = s->states, .count = B, .tokens = 9, .q = s->q, .o = s->o),
+                          NULL, e),
+                want, name);
     else
-        REFUSED(s, tsa_absorb(p, s->states, B, 0, 9, &s->k, &s->v, NULL, e), want, name);
+        REFUSED(
+            s,
+            tsa_absorb(p, BATCH(.states = s->states, .count = B, .tokens = 9, .k = s->k, .v = s->v),
+                       NULL, e),
+            want, name);
     REFUSED(s, tsa_softmax(p, B, 9, 9, 1, &s->q, &s->k, &s->v, &s->o, NULL, e), want, name);
 }
 
@@ -285,17 +300,31 @@ START_TEST(tensors)
     s.o = good;
     const struct tsa_tensor v = s.v; /* an output on top of an input */
     s.v = s.o;
-    REFUSED(&s, tsa_prefill(s.plan, s.states, B, 0, 9, &s.q, &s.k, &s.v, &s.o, NULL, &s.err),
+    REFUSED(&s,
+            tsa_prefill(s.plan,
+                        BATCH(.states = s.states, .count = B, .tokens = 9, .q = s.q, .k = s.k,
+                              .v = s.v, .o = s.o),
+                        NULL, &s.err),
             TSA_EINVAL, "o");
     s.v = v;
     struct tsa_error *e = &s.err;
     const struct tsa_plan *p = s.plan;
-    REFUSED(&s, tsa_prefill(p, s.states, B, 0, 9, NULL, &s.k, &s.v, &s.o, NULL, e), TSA_EINVAL,
-            "q");
-    REFUSED(&s, tsa_prefill(p, s.states, B, 0, 9, &s.q, NULL, &s.v, &s.o, NULL, e), TSA_EINVAL,
-            "k");
-    REFUSED(&s, tsa_decode(p, s.states, B, 0, &s.q, &s.k, NULL, &s.o, NULL, e), TSA_EINVAL, "v");
-    REFUSED(&s, tsa_query(p, CONST_STATES(&s), B, 0, 9, &s.q, NULL, NULL, e), TSA_EINVAL, "o");
+    REFUSED(&s,
+            tsa_prefill(
+                p, BATCH(.states = s.states, .count = B, .tokens = 9, .k = s.k, .v = s.v, .o = s.o),
+                NULL, e),
+            TSA_EINVAL, "q");
+    REFUSED(&s,
+            tsa_prefill(
+                p, BATCH(.states = s.states, .count = B, .tokens = 9, .q = s.q, .v = s.v, .o = s.o),
+                NULL, e),
+            TSA_EINVAL, "k");
+    REFUSED(
+        &s,
+        tsa_decode(p, BATCH(.states = s.states, .count = B, .q = s.q, .k = s.k, .o = s.o), NULL, e),
+        TSA_EINVAL, "v");
+    REFUSED(&s, tsa_query(p, BATCH(.states = s.states, .count = B, .tokens = 9, .q = s.q), NULL, e),
+            TSA_EINVAL, "o");
     desk_end(&s);
 }
 END_TEST
@@ -311,24 +340,62 @@ START_TEST(arguments)
     struct tsa_view view;
     double out[6 * (V + 1)];
     int equal;
-    REFUSED(&s, tsa_prefill(NULL, st, B, 0, 9, &s.q, &s.k, &s.v, &s.o, NULL, e), TSA_EINVAL,
-            "plan");
-    REFUSED(&s, tsa_prefill(p, NULL, B, 0, 9, &s.q, &s.k, &s.v, &s.o, NULL, e), TSA_EINVAL,
-            "states");
-    REFUSED(&s, tsa_prefill(p, none, B, 0, 9, &s.q, &s.k, &s.v, &s.o, NULL, e), TSA_EINVAL,
-            "states");
+    REFUSED(&s,
+            tsa_prefill(NULL,
+                        BATCH(.states = st, .count = B, .tokens = 9, .q = s.q, .k = s.k, .v = s.v,
+                              .o = s.o),
+                        NULL, e),
+            TSA_EINVAL, "plan");
+    REFUSED(&s,
+            tsa_prefill(p, BATCH(.count = B, .tokens = 9, .q = s.q, .k = s.k, .v = s.v, .o = s.o),
+                        NULL, e),
+            TSA_EINVAL, "states");
+    REFUSED(&s,
+            tsa_prefill(p,
+                        BATCH(.states = none, .count = B, .tokens = 9, .q = s.q, .k = s.k, .v = s.v,
+                              .o = s.o),
+                        NULL, e),
+            TSA_EINVAL, "states");
     ck_assert_int_eq(e->sequence, 1);
-    REFUSED(&s, tsa_prefill(p, twice, B, 0, 9, &s.q, &s.k, &s.v, &s.o, NULL, e), TSA_EINVAL,
-            "states");
+    REFUSED(&s,
+            tsa_prefill(p,
+                        BATCH(.states = twice, .count = B, .tokens = 9, .q = s.q, .k = s.k,
+                              .v = s.v, .o = s.o),
+                        NULL, e),
+            TSA_EINVAL, "states");
     ck_assert_int_ge(e->sequence, 0); /* one of the two */
-    REFUSED(&s, tsa_decode(p, twice, B, 0, &s.q, &s.k, &s.v, &s.o, NULL, e), TSA_EINVAL, "states");
-    REFUSED(&s, tsa_absorb(p, twice, B, 0, 2, &s.k, &s.v, NULL, e), TSA_EINVAL, "states");
-    REFUSED(&s, tsa_prefill(p, st, B, 2, 9, &s.q, &s.k, &s.v, &s.o, NULL, e), TSA_EINVAL, "layer");
-    REFUSED(&s, tsa_query(p, CONST_STATES(&s), B, 7, 9, &s.q, &s.o, NULL, e), TSA_EINVAL, "layer");
-    REFUSED(&s, tsa_query(p, CONST_STATES(&s), B, 1, 9, &s.q, &s.o, NULL, e), TSA_EINVAL,
-            "states"); /* layer 1 is empty */
+    REFUSED(&s,
+            tsa_decode(p,
+                       BATCH(.states = twice, .count = B, .q = s.q, .k = s.k, .v = s.v, .o = s.o),
+                       NULL, e),
+            TSA_EINVAL, "states");
+    REFUSED(
+        &s,
+        tsa_absorb(p, BATCH(.states = twice, .count = B, .tokens = 2, .k = s.k, .v = s.v), NULL, e),
+        TSA_EINVAL, "states");
+    REFUSED(&s,
+            tsa_prefill(p,
+                        BATCH(.states = st, .count = B, .layer = 2, .tokens = 9, .q = s.q, .k = s.k,
+                              .v = s.v, .o = s.o),
+                        NULL, e),
+            TSA_EINVAL, "layer");
+    REFUSED(&s,
+            tsa_query(
+                p,
+                BATCH(.states = s.states, .count = B, .layer = 7, .tokens = 9, .q = s.q, .o = s.o),
+                NULL, e),
+            TSA_EINVAL, "layer");
+    REFUSED(&s,
+            tsa_query(
+                p,
+                BATCH(.states = s.states, .count = B, .layer = 1, .tokens = 9, .q = s.q, .o = s.o),
+                NULL, e),
+            TSA_EINVAL, "states"); /* layer 1 is empty */
     ck_assert_int_eq(e->sequence, 0);
-    ck_assert_int_eq(tsa_prefill(p, twice, B, 0, 9, &s.q, &s.k, &s.v, &s.o, NULL, NULL),
+    ck_assert_int_eq(tsa_prefill(p,
+                                 BATCH(.states = twice, .count = B, .tokens = 9, .q = s.q, .k = s.k,
+                                       .v = s.v, .o = s.o),
+                                 NULL, NULL),
                      TSA_EINVAL);
     REFUSED(&s, tsa_softmax(p, B, 9, 8, 1, &s.q, &s.k, &s.v, &s.o, NULL, e), TSA_EINVAL, "keys");
     REFUSED(&s, tsa_softmax(p, B, 9, 0, 0, &s.q, &s.k, &s.v, &s.o, NULL, e), TSA_EINVAL, "keys");
@@ -376,14 +443,20 @@ START_TEST(foreign_states)
     memset(memory, 0x33, room);
     struct tsa_state *fake = (struct tsa_state *)(void *)memory;
     struct tsa_state *mixed[B] = {s.states[0], fake};
-    REFUSED(&s, tsa_decode(s.plan, mixed, B, 0, &s.q, &s.k, &s.v, &s.o, NULL, e), TSA_EFORMAT,
-            "states");
+    REFUSED(&s,
+            tsa_decode(s.plan,
+                       BATCH(.states = mixed, .count = B, .q = s.q, .k = s.k, .v = s.v, .o = s.o),
+                       NULL, e),
+            TSA_EFORMAT, "states");
     ck_assert_int_eq(e->sequence, 1);
     REFUSED(&s, tsa_state_reset(s.plan, fake, e), TSA_EFORMAT, "state");
     REFUSED(&s, tsa_state_merge(s.plan, s.states[0], fake, NULL, e), TSA_EFORMAT, "src");
     mixed[1] = (struct tsa_state *)(void *)(memory + 8);
-    REFUSED(&s, tsa_decode(s.plan, mixed, B, 0, &s.q, &s.k, &s.v, &s.o, NULL, e), TSA_EINVAL,
-            "states");
+    REFUSED(&s,
+            tsa_decode(s.plan,
+                       BATCH(.states = mixed, .count = B, .q = s.q, .k = s.k, .v = s.v, .o = s.o),
+                       NULL, e),
+            TSA_EINVAL, "states");
     struct tsa_state *made = fake;
     REFUSED(&s, tsa_state_init(s.plan, memory + 8, bytes, &made, e), TSA_EINVAL, "memory");
     REFUSED(&s, tsa_state_init(s.plan, memory, bytes - 1, &made, e), TSA_ENOMEM, "bytes");
@@ -422,8 +495,12 @@ START_TEST(foreign_states)
         struct tsa_state *state = NULL;
         ok(tsa_state_create(other, &state, e), e);
         mixed[1] = state;
-        REFUSED(&s, tsa_decode(s.plan, mixed, B, 0, &s.q, &s.k, &s.v, &s.o, NULL, e), TSA_EMISMATCH,
-                "states");
+        REFUSED(
+            &s,
+            tsa_decode(s.plan,
+                       BATCH(.states = mixed, .count = B, .q = s.q, .k = s.k, .v = s.v, .o = s.o),
+                       NULL, e),
+            TSA_EMISMATCH, "states");
         ck_assert_int_eq(e->sequence, 1);
         REFUSED(&s, tsa_state_merge(s.plan, s.states[0], state, NULL, e), TSA_EMISMATCH, "src");
         REFUSED(&s, tsa_state_copy(s.plan, s.states[0], state, e), TSA_EMISMATCH, "src");
@@ -453,22 +530,38 @@ START_TEST(nonfinite)
             const size_t b = at / N / heads, h = at / N % heads, t = at % N;
             const double old = get(tensor[j]->data, dtype, at * width + column);
             put(tensor[j]->data, dtype, at * width + column, bad[at % 3]);
-            REFUSED(&s, tsa_prefill(s.plan, s.states, B, 0, N, &s.q, &s.k, &s.v, &s.o, NULL, e),
+            REFUSED(&s,
+                    tsa_prefill(s.plan,
+                                BATCH(.states = s.states, .count = B, .tokens = N, .q = s.q,
+                                      .k = s.k, .v = s.v, .o = s.o),
+                                NULL, e),
                     TSA_ENONFINITE, name[j]);
             ck_assert_int_eq(e->sequence, (ptrdiff_t)b);
             ck_assert_int_eq(e->head, (ptrdiff_t)h);
             ck_assert_int_eq(e->token, (ptrdiff_t)t);
             ck_assert_int_eq(e->column, (ptrdiff_t)column);
             if (j == 0)
-                REFUSED(&s, tsa_query(s.plan, CONST_STATES(&s), B, 0, N, &s.q, &s.o, NULL, e),
+                REFUSED(&s,
+                        tsa_query(
+                            s.plan,
+                            BATCH(.states = s.states, .count = B, .tokens = N, .q = s.q, .o = s.o),
+                            NULL, e),
                         TSA_ENONFINITE, "q");
             else
-                REFUSED(&s, tsa_absorb(s.plan, s.states, B, 0, N, &s.k, &s.v, NULL, e),
+                REFUSED(&s,
+                        tsa_absorb(
+                            s.plan,
+                            BATCH(.states = s.states, .count = B, .tokens = N, .k = s.k, .v = s.v),
+                            NULL, e),
                         TSA_ENONFINITE, name[j]);
             REFUSED(&s, tsa_softmax(s.plan, B, N, N, 1, &s.q, &s.k, &s.v, &s.o, NULL, e),
                     TSA_ENONFINITE, name[j]);
             if (t == 0)
-                REFUSED(&s, tsa_decode(s.plan, s.states, B, 0, &s.q, &s.k, &s.v, &s.o, NULL, e),
+                REFUSED(&s,
+                        tsa_decode(s.plan,
+                                   BATCH(.states = s.states, .count = B, .q = s.q, .k = s.k,
+                                         .v = s.v, .o = s.o),
+                                   NULL, e),
                         TSA_ENONFINITE, name[j]);
             put(tensor[j]->data, dtype, at * width + column, old);
         }
@@ -490,13 +583,20 @@ START_TEST(monomial_overflow)
     put(s.k.data, dtype, row * D + 1, -1.01 * sqrt(limit / 8));
     for (int j = 0; j < 2; j++) { /* the second time the key alone would do */
         const char *name = j == 0 ? "k" : "v";
-        REFUSED(&s, tsa_prefill(s.plan, s.states, B, 0, N, &s.q, &s.k, &s.v, &s.o, NULL, e),
+        REFUSED(&s,
+                tsa_prefill(s.plan,
+                            BATCH(.states = s.states, .count = B, .tokens = N, .q = s.q, .k = s.k,
+                                  .v = s.v, .o = s.o),
+                            NULL, e),
                 TSA_EOVERFLOW, name);
         ck_assert_int_eq(e->sequence, (ptrdiff_t)b);
         ck_assert_int_eq(e->head, (ptrdiff_t)head);
         ck_assert_int_eq(e->token, (ptrdiff_t)token);
-        REFUSED(&s, tsa_absorb(s.plan, s.states, B, 0, N, &s.k, &s.v, NULL, e), TSA_EOVERFLOW,
-                name);
+        REFUSED(&s,
+                tsa_absorb(s.plan,
+                           BATCH(.states = s.states, .count = B, .tokens = N, .k = s.k, .v = s.v),
+                           NULL, e),
+                TSA_EOVERFLOW, name);
         put(s.v.data, dtype, row * V, -1e10);
         put(s.k.data, dtype, row * D + 1, 1.01 * sqrt(limit / 8e10));
     }
@@ -504,7 +604,9 @@ START_TEST(monomial_overflow)
     for (size_t i = 0; i < B * G * N * V; i++) /* no token is larger than the limit allows */
         put(s.v.data, dtype, i, 0.5);
     put(s.k.data, dtype, row * D + 1, 0.9 * sqrt(limit / 8));
-    ok(tsa_absorb(s.plan, s.states, B, 0, N, &s.k, &s.v, NULL, e), e);
+    ok(tsa_absorb(s.plan, BATCH(.states = s.states, .count = B, .tokens = N, .k = s.k, .v = s.v),
+                  NULL, e),
+       e);
     desk_end(&s);
 }
 END_TEST

@@ -157,16 +157,25 @@ static uint64_t solve(const struct fixed *f, enum tsa_dtype dtype, const unsigne
         const struct tsa_tensor ot = from_token(dense(o, dtype, f->heads, f->tokens, f->dv), t);
         const size_t n = t == 0 ? f->first : f->piece, left = f->tokens - t;
         if (n < left) {
-            ok(tsa_prefill(plan, states, f->batch, 0, n, &qt, &kt, &vt, &ot, NULL, &err), &err);
+            ok(tsa_prefill(plan,
+                           BATCH(.states = states, .count = f->batch, .tokens = n, .q = qt, .k = kt,
+                                 .v = vt, .o = ot),
+                           NULL, &err),
+               &err);
             t += n;
         } else {
-            ok(tsa_decode(plan, states, f->batch, 0, &qt, &kt, &vt, &ot, NULL, &err), &err);
+            ok(tsa_decode(
+                   plan,
+                   BATCH(.states = states, .count = f->batch, .q = qt, .k = kt, .v = vt, .o = ot),
+                   NULL, &err),
+               &err);
             t++;
         }
     }
     const struct tsa_tensor qt = dense(q2, dtype, f->heads, QUERIES, f->d);
     const struct tsa_tensor ot = dense(o2, dtype, f->heads, QUERIES, f->dv);
-    ok(tsa_query(plan, (const struct tsa_state *const *)states, f->batch, 0, QUERIES, &qt, &ot,
+    ok(tsa_query(plan,
+                 BATCH(.states = states, .count = f->batch, .tokens = QUERIES, .q = qt, .o = ot),
                  NULL, &err),
        &err);
     hash_values(&hash, o, dtype, rows * f->dv);

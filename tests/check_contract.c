@@ -166,13 +166,18 @@ START_TEST(uneven)
         for (int j = 0; j < 4; j++)
             x[j].batch += (ptrdiff_t)step * x[j].token;
         if (_i / 2 == 0)
-            ok(tsa_prefill(r.plan, r.states, s.batch, 0, together, &x[0], &x[1], &x[2], &x[3],
+            ok(tsa_prefill(r.plan,
+                           BATCH(.states = r.states, .count = s.batch, .tokens = together,
+                                 .q = x[0], .k = x[1], .v = x[2], .o = x[3]),
                            run_workspace(&r), &err),
                &err);
         for (size_t t = 0; _i / 2 == 1 && t < together; t++) {
             const struct tsa_tensor q = from_token(x[0], t), k = from_token(x[1], t);
             const struct tsa_tensor v = from_token(x[2], t), o = from_token(x[3], t);
-            ok(tsa_decode(r.plan, r.states, s.batch, 0, &q, &k, &v, &o, run_workspace(&r), &err),
+            ok(tsa_decode(
+                   r.plan,
+                   BATCH(.states = r.states, .count = s.batch, .q = q, .k = k, .v = v, .o = o),
+                   run_workspace(&r), &err),
                &err);
         }
         for (size_t b = 0; b + 1 < s.batch; b++)
@@ -365,7 +370,9 @@ START_TEST(mixed_types)
     run_begin(&r, &p, NULL, 2, 0);
     void *o = make_zeros(p.o_count, other), *want = make_zeros(p.o_count, other);
     const struct tsa_tensor out = dense(o, other, s.heads, s.tokens, s.dv);
-    ok(tsa_prefill(r.plan, r.states, s.batch, 0, s.tokens, &view[0], &view[1], &view[2], &out,
+    ok(tsa_prefill(r.plan,
+                   BATCH(.states = r.states, .count = s.batch, .tokens = s.tokens, .q = view[0],
+                         .k = view[1], .v = view[2], .o = out),
                    run_workspace(&r), &err),
        &err);
     for (size_t i = 0; i < p.o_count; i++)
@@ -405,7 +412,11 @@ START_TEST(nonfinite)
             struct tsa_state **states = states_make(plan, 1);
             void *got = make_zeros(p.o_count, s.dtype);
             const struct tsa_tensor o = dense(got, s.dtype, s.heads, s.tokens, s.dv);
-            ok(tsa_prefill(plan, states, 1, 0, s.tokens, &p.q, &p.k, &p.v, &o, NULL, &err), &err);
+            ok(tsa_prefill(plan,
+                           BATCH(.states = states, .count = 1, .tokens = s.tokens, .q = p.q,
+                                 .k = p.k, .v = p.v, .o = o),
+                           NULL, &err),
+               &err);
             assert_bits(got, p.o, s.dtype, p.o_count, "outputs with NaN");
             size_t nans = 0;
             for (size_t t = 0; t < p.o_count; t++) {

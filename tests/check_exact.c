@@ -46,7 +46,10 @@ static void prefill(struct result *r, const struct problem *p, size_t from, size
     const struct tsa_tensor q = from_token(p->q, from), k = from_token(p->k, from);
     const struct tsa_tensor v = from_token(p->v, from), o = from_token(r->out, from);
     struct tsa_error err;
-    ok(tsa_prefill(r->plan, r->states, p->shape.batch, 0, to - from, &q, &k, &v, &o, NULL, &err),
+    ok(tsa_prefill(r->plan,
+                   BATCH(.states = r->states, .count = p->shape.batch, .tokens = to - from, .q = q,
+                         .k = k, .v = v, .o = o),
+                   NULL, &err),
        &err);
 }
 
@@ -55,7 +58,11 @@ static void decode(struct result *r, const struct problem *p, size_t token)
     const struct tsa_tensor q = from_token(p->q, token), k = from_token(p->k, token);
     const struct tsa_tensor v = from_token(p->v, token), o = from_token(r->out, token);
     struct tsa_error err;
-    ok(tsa_decode(r->plan, r->states, p->shape.batch, 0, &q, &k, &v, &o, NULL, &err), &err);
+    ok(tsa_decode(
+           r->plan,
+           BATCH(.states = r->states, .count = p->shape.batch, .q = q, .k = k, .v = v, .o = o),
+           NULL, &err),
+       &err);
 }
 
 /* -- against the definition -------------------------------------------------------------------- */
@@ -190,8 +197,10 @@ START_TEST(constants)
     for (size_t i = 0; i < s.batch; i++)
         ok(tsa_state_merge(r.plan, r.states[i], other.states[s.batch - 1 - i], NULL, &err), &err);
     memset(r.o, 0xff, p.o_count * dtype_size(s.dtype));
-    ok(tsa_query(r.plan, (const struct tsa_state *const *)r.states, s.batch, 0, s.tokens, &p.q,
-                 &r.out, NULL, &err),
+    ok(tsa_query(
+           r.plan,
+           BATCH(.states = r.states, .count = s.batch, .tokens = s.tokens, .q = p.q, .o = r.out),
+           NULL, &err),
        &err);
     assert_constant(&p, r.o, s.tokens, b, st, "query after merge");
     prefill(&r, &p, 0, s.tokens);
@@ -299,12 +308,21 @@ START_TEST(nothing_to_do)
     prefill(&r, &p, 0, 10);
     prefill(&twin, &p, 0, 10);
     prefill(&r, &p, 10, 10);
-    ok(tsa_absorb(r.plan, r.states, 2, 0, 0, &p.k, &p.v, NULL, &err), &err);
-    ok(tsa_query(r.plan, (const struct tsa_state *const *)r.states, 2, 0, 0, &p.q, &r.out, NULL,
-                 &err),
+    ok(tsa_absorb(r.plan, BATCH(.states = r.states, .count = 2, .tokens = 0, .k = p.k, .v = p.v),
+                  NULL, &err),
        &err);
-    ok(tsa_prefill(r.plan, r.states, 0, 0, 5, &p.q, &p.k, &p.v, &r.out, NULL, &err), &err);
-    ok(tsa_decode(r.plan, r.states, 0, 0, &p.q, &p.k, &p.v, &r.out, NULL, &err), &err);
+    ok(tsa_query(r.plan, BATCH(.states = r.states, .count = 2, .tokens = 0, .q = p.q, .o = r.out),
+                 NULL, &err),
+       &err);
+    ok(tsa_prefill(r.plan,
+                   BATCH(.states = r.states, .count = 0, .tokens = 5, .q = p.q, .k = p.k, .v = p.v,
+                         .o = r.out),
+                   NULL, &err),
+       &err);
+    ok(tsa_decode(r.plan,
+                  BATCH(.states = r.states, .count = 0, .q = p.q, .k = p.k, .v = p.v, .o = r.out),
+                  NULL, &err),
+       &err);
     assert_bits(r.o, twin.o, s.dtype, p.o_count, "outputs");
     for (size_t b = 0; b < s.batch; b++)
         assert_equal(r.plan, r.states[b], twin.states[b], true);

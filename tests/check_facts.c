@@ -44,7 +44,9 @@ START_TEST(multiplicities)
             put(p.k.data, TSA_F64, c, 1);
         struct tsa_plan *plan = problem_plan(&p, NULL, 1);
         struct tsa_state **st = states_make(plan, 1);
-        ok(tsa_absorb(plan, st, 1, 0, 1, &p.k, &p.v, NULL, &err), &err);
+        ok(tsa_absorb(plan, BATCH(.states = st, .count = 1, .tokens = 1, .k = p.k, .v = p.v), NULL,
+                      &err),
+           &err);
         for (size_t m = 0; m < s.terms; m++) {
             const size_t rows = tsa_features(d, m + 1) - tsa_features(d, m);
             double *out = malloc((2 * rows + 2) * sizeof *out), sum = 0;
@@ -72,7 +74,11 @@ static void *run(const struct problem *p, struct tsa_state **st, struct tsa_plan
     struct tsa_error err;
     void *out = make_zeros(p->o_count, s->dtype);
     const struct tsa_tensor o = dense(out, s->dtype, s->heads, s->tokens, s->dv);
-    ok(tsa_prefill(plan, st, s->batch, 0, s->tokens, &p->q, &p->k, &p->v, &o, NULL, &err), &err);
+    ok(tsa_prefill(plan,
+                   BATCH(.states = st, .count = s->batch, .tokens = s->tokens, .q = p->q, .k = p->k,
+                         .v = p->v, .o = o),
+                   NULL, &err),
+       &err);
     return out;
 }
 
@@ -137,9 +143,15 @@ START_TEST(additive)
     struct tsa_plan *plan = problem_plan(&p, NULL, 1);
     struct tsa_state **st = states_make(plan, 3);
     const struct tsa_tensor k = from_token(p.k, 32), v = from_token(p.v, 32);
-    ok(tsa_absorb(plan, st, 1, 0, 64, &p.k, &p.v, NULL, &err), &err);
-    ok(tsa_absorb(plan, st + 1, 1, 0, 32, &p.k, &p.v, NULL, &err), &err);
-    ok(tsa_absorb(plan, st + 2, 1, 0, 32, &k, &v, NULL, &err), &err);
+    ok(tsa_absorb(plan, BATCH(.states = st, .count = 1, .tokens = 64, .k = p.k, .v = p.v), NULL,
+                  &err),
+       &err);
+    ok(tsa_absorb(plan, BATCH(.states = st + 1, .count = 1, .tokens = 32, .k = p.k, .v = p.v), NULL,
+                  &err),
+       &err);
+    ok(tsa_absorb(plan, BATCH(.states = st + 2, .count = 1, .tokens = 32, .k = k, .v = v), NULL,
+                  &err),
+       &err);
     ok(tsa_state_merge(plan, st[1], st[2], NULL, &err), &err);
     size_t count;
     double *a = export_all(plan, st[0], 0, &count), *b = export_all(plan, st[1], 0, &count);
@@ -148,9 +160,12 @@ START_TEST(additive)
         CHECK(fabs(a[i] - b[i]) <= 4e-16 * most, "state element %zu", i);
     double x[64 * 4], y[64 * 4];
     const struct tsa_tensor xo = dense(x, TSA_F64, 1, 64, 4), yo = dense(y, TSA_F64, 1, 64, 4);
-    const struct tsa_state *const whole[] = {st[0]}, *const sum[] = {st[1]};
-    ok(tsa_query(plan, whole, 1, 0, 64, &p.q, &xo, NULL, &err), &err);
-    ok(tsa_query(plan, sum, 1, 0, 64, &p.q, &yo, NULL, &err), &err);
+    ok(tsa_query(plan, BATCH(.states = &st[0], .count = 1, .tokens = 64, .q = p.q, .o = xo), NULL,
+                 &err),
+       &err);
+    ok(tsa_query(plan, BATCH(.states = &st[1], .count = 1, .tokens = 64, .q = p.q, .o = yo), NULL,
+                 &err),
+       &err);
     const double output = largest(x, 64 * 4);
     for (size_t i = 0; i < 64 * 4; i++)
         CHECK(fabs(x[i] - y[i]) <= 8 * 1.7e-16 * output, "output %zu", i);
@@ -242,7 +257,9 @@ START_TEST(negative_entries)
     double *phi = malloc(2 * ROWS * F * 2 * sizeof *phi);
     for (size_t j = 0; j < 2; j++) { /* token 0 of each sequence is a query, token 1 a key */
         const struct tsa_tensor k = from_token(p.k, j), v = from_token(p.v, j);
-        ok(tsa_absorb(plan, st, ROWS, 0, 1, &k, &v, NULL, &err), &err);
+        ok(tsa_absorb(plan, BATCH(.states = st, .count = ROWS, .tokens = 1, .k = k, .v = v), NULL,
+                      &err),
+           &err);
         for (size_t i = 0; i < ROWS; i++) {
             for (size_t m = 0; m < TERMS; m++)
                 ok(tsa_state_export(plan, st[i], 0, 0, m, TSA_BASIS_SYMMETRIC,
@@ -315,7 +332,10 @@ START_TEST(story)
     struct tsa_state **st = states_make(plan, 5);
     void *out = make_zeros(count, dtype);
     const struct tsa_tensor to = dense(out, dtype, 8, 384, 8);
-    ok(tsa_prefill(plan, st, 5, 0, 384, &q, &k, &v, &to, NULL, &err), &err);
+    ok(tsa_prefill(plan,
+                   BATCH(.states = st, .count = 5, .tokens = 384, .q = q, .k = k, .v = v, .o = to),
+                   NULL, &err),
+       &err);
     double sum = 0, norm = 0, worst = 0;
     for (size_t i = 0; i < count; i++) {
         const double x = get(want.data, TSA_F64, i), error = fabs(get(out, dtype, i) - x);

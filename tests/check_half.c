@@ -41,14 +41,23 @@ static void run_steps(const struct tsa_plan *plan, struct tsa_state **states, si
 {
     const size_t first = tokens > 4 ? tokens - 4 : 1;
     int64_t slots[8];
-    ok(tsa_prefill(plan, states, batch, 0, first, &r->q, &r->k, &r->v, &r->o, NULL, err), err);
+    ok(tsa_prefill(plan,
+                   BATCH(.states = states, .count = batch, .tokens = first, .q = r->q, .k = r->k,
+                         .v = r->v, .o = r->o),
+                   NULL, err),
+       err);
     for (size_t b = 0; b < batch; b++)
         slots[b] = (int64_t)(batch - 1 - b);
     for (size_t t = first; t < tokens; t++) {
         const struct rows x = rows_at(r, t);
-        ok(t % 2
-               ? tsa_decode(plan, states, batch, 0, &x.q, &x.k, &x.v, &x.o, NULL, err)
-               : tsa_decode_slots(plan, states, slots, batch, 0, &x.q, &x.k, &x.v, &x.o, NULL, err),
+        ok(t % 2 ? tsa_decode(plan,
+                              BATCH(.states = states, .count = batch, .q = x.q, .k = x.k, .v = x.v,
+                                    .o = x.o),
+                              NULL, err)
+                 : tsa_decode(plan,
+                              BATCH(.states = states, .slots = slots, .count = batch, .q = x.q,
+                                    .k = x.k, .v = x.v, .o = x.o),
+                              NULL, err),
            err);
     }
 }
@@ -56,28 +65,47 @@ static void run_steps(const struct tsa_plan *plan, struct tsa_state **states, si
 static void run(enum op op, const struct tsa_plan *plan, struct tsa_state **states, size_t batch,
                 size_t n, const struct rows *r)
 {
-    const struct tsa_state *const *readable = (const struct tsa_state *const *)states;
     const int64_t offsets[] = {0, (int64_t)n / 3, (int64_t)n}, lengths[] = {(int64_t)n, 1};
     const struct rows second = rows_at(r, 1);
     const struct tsa_tensor *q = &r->q, *k = &r->k, *v = &r->v, *o = &r->o;
     struct tsa_error err;
     switch (op) {
     case PREFILL:
-        ok(tsa_prefill(plan, states, batch, 0, n, q, k, v, o, NULL, &err), &err);
+        ok(tsa_prefill(plan,
+                       BATCH(.states = states, .count = batch, .tokens = n, .q = *q, .k = *k,
+                             .v = *v, .o = *o),
+                       NULL, &err),
+           &err);
         break;
     case STEPS:
         run_steps(plan, states, batch, n, r, &err);
         break;
     case QUERY:
-        ok(tsa_absorb(plan, states, batch, 0, n, k, v, NULL, &err), &err);
-        ok(tsa_query(plan, readable, batch, 0, 1, q, o, NULL, &err), &err);
-        ok(tsa_query(plan, readable, batch, 0, n - 1, &second.q, &second.o, NULL, &err), &err);
+        ok(tsa_absorb(plan, BATCH(.states = states, .count = batch, .tokens = n, .k = *k, .v = *v),
+                      NULL, &err),
+           &err);
+        ok(tsa_query(plan, BATCH(.states = states, .count = batch, .tokens = 1, .q = *q, .o = *o),
+                     NULL, &err),
+           &err);
+        ok(tsa_query(plan,
+                     BATCH(.states = states, .count = batch, .tokens = n - 1, .q = second.q,
+                           .o = second.o),
+                     NULL, &err),
+           &err);
         break;
     case PACKED:
-        ok(tsa_prefill_packed(plan, states, batch, 0, offsets, q, k, v, o, NULL, &err), &err);
+        ok(tsa_prefill(plan,
+                       BATCH(.states = states, .count = batch, .offsets = offsets, .q = *q, .k = *k,
+                             .v = *v, .o = *o),
+                       NULL, &err),
+           &err);
         break;
     case PADDED:
-        ok(tsa_prefill_padded(plan, states, batch, 0, n, lengths, q, k, v, o, NULL, &err), &err);
+        ok(tsa_prefill(plan,
+                       BATCH(.states = states, .count = batch, .tokens = n, .lengths = lengths,
+                             .q = *q, .k = *k, .v = *v, .o = *o),
+                       NULL, &err),
+           &err);
         break;
     default:
         ok(tsa_softmax(plan, batch,
@@ -289,7 +317,10 @@ START_TEST(special_outputs)
             const struct tsa_tensor tk = {.data = &k, .dtype = TSA_BF16};
             const struct tsa_tensor tv = {.data = v, .dtype = TSA_F32};
             const struct tsa_tensor to = {.data = o, .dtype = f16 ? TSA_F16 : TSA_BF16};
-            ok(tsa_decode(plan, states, 1, 0, &tq, &tk, &tv, &to, NULL, &err), &err);
+            ok(tsa_decode(plan,
+                          BATCH(.states = states, .count = 1, .q = tq, .k = tk, .v = tv, .o = to),
+                          NULL, &err),
+               &err);
             for (int c = 0; c < 4; c++)
                 ck_assert_uint_eq(o[c], want[f16][c]);
             states_free(states, 1);
@@ -358,7 +389,10 @@ static void refuse(struct desk *k, int i, const size_t *at, double x, enum tsa_s
         const struct tsa_tensor *v = &k->x[2].tensor, *o = &k->o.tensor;
         const enum tsa_status found =
             softmax ? tsa_softmax(k->plan, B, N, N, 1, q, key, v, o, NULL, &err)
-                    : tsa_prefill(k->plan, k->states, B, 0, N, q, key, v, o, NULL, &err);
+                    : tsa_prefill(k->plan,
+                                  BATCH(.states = k->states, .count = B, .tokens = N, .q = *q,
+                                        .k = *key, .v = *v, .o = *o),
+                                  NULL, &err);
         ck_assert_int_eq(found, status);
         ck_assert_str_eq(err.argument, argument);
         ck_assert_int_eq(err.sequence, (int)at[0]);
@@ -375,8 +409,10 @@ static void refuse(struct desk *k, int i, const size_t *at, double x, enum tsa_s
 static void works(struct desk *k)
 {
     struct tsa_error err;
-    ok(tsa_prefill(k->plan, k->states, B, 0, N, &k->x[0].tensor, &k->x[1].tensor, &k->x[2].tensor,
-                   &k->o.tensor, NULL, &err),
+    ok(tsa_prefill(k->plan,
+                   BATCH(.states = k->states, .count = B, .tokens = N, .q = k->x[0].tensor,
+                         .k = k->x[1].tensor, .v = k->x[2].tensor, .o = k->o.tensor),
+                   NULL, &err),
        &err);
 }
 
@@ -446,17 +482,28 @@ START_TEST(strides)
     const struct tsa_tensor *q = &k.x[0].tensor, *key = &k.x[1].tensor, *v = &k.x[2].tensor;
     struct tsa_tensor o = k.o.tensor;
     o.token = V - 1;
-    ck_assert_int_eq(tsa_prefill(k.plan, k.states, B, 0, N, q, key, v, &o, NULL, &err), TSA_EINVAL);
+    ck_assert_int_eq(tsa_prefill(k.plan,
+                                 BATCH(.states = k.states, .count = B, .tokens = N, .q = *q,
+                                       .k = *key, .v = *v, .o = o),
+                                 NULL, &err),
+                     TSA_EINVAL);
     ck_assert_str_eq(err.argument, "o");
     struct tsa_tensor far = *key;
     far.token = PTRDIFF_MAX / 2 / (N - 1) + 1;
-    ck_assert_int_eq(tsa_prefill(k.plan, k.states, B, 0, N, q, &far, v, &k.o.tensor, NULL, &err),
+    ck_assert_int_eq(tsa_prefill(k.plan,
+                                 BATCH(.states = k.states, .count = B, .tokens = N, .q = *q,
+                                       .k = far, .v = *v, .o = k.o.tensor),
+                                 NULL, &err),
                      TSA_EINVAL);
     ck_assert_str_eq(err.argument, "k");
     /* the same row again and again */
     struct tsa_tensor same = *v;
     same.token = same.head = same.batch = 0;
-    ok(tsa_prefill(k.plan, k.states, B, 0, N, q, key, &same, &k.o.tensor, NULL, &err), &err);
+    ok(tsa_prefill(k.plan,
+                   BATCH(.states = k.states, .count = B, .tokens = N, .q = *q, .k = *key, .v = same,
+                         .o = k.o.tensor),
+                   NULL, &err),
+       &err);
     uint16_t *got = make_zeros(B * H * N * V, TSA_BF16);
     strided_read(&k.o, got);
     for (size_t i = 0; i < B * H * N * V; i++) {

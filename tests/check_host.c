@@ -68,14 +68,22 @@ static enum tsa_status enter(int i, const struct tsa_plan *plan, struct tsa_stat
     const struct tsa_tensor o = dense(out, s->dtype, s->heads, s->tokens, s->dv);
     switch (i) {
     case 0:
-        return tsa_prefill(plan, st, s->batch, 0, tokens, &p->q, &p->k, &p->v, &o, ws, err);
+        return tsa_prefill(plan,
+                           BATCH(.states = st, .count = s->batch, .tokens = tokens, .q = p->q,
+                                 .k = p->k, .v = p->v, .o = o),
+                           ws, err);
     case 1:
-        return tsa_decode(plan, st, s->batch, 0, &p->q, &p->k, &p->v, &o, ws, err);
+        return tsa_decode(
+            plan, BATCH(.states = st, .count = s->batch, .q = p->q, .k = p->k, .v = p->v, .o = o),
+            ws, err);
     case 2:
-        return tsa_absorb(plan, st, s->batch, 0, tokens, &p->k, &p->v, ws, err);
+        return tsa_absorb(
+            plan, BATCH(.states = st, .count = s->batch, .tokens = tokens, .k = p->k, .v = p->v),
+            ws, err);
     case 3:
-        return tsa_query(plan, (const struct tsa_state *const *)st, s->batch, 0, tokens, &p->q, &o,
-                         ws, err);
+        return tsa_query(
+            plan, BATCH(.states = st, .count = s->batch, .tokens = tokens, .q = p->q, .o = o), ws,
+            err);
     case 4:
         return tsa_state_merge(plan, st[0], st[1], ws, err);
     default:
@@ -540,7 +548,7 @@ START_TEST(huge_strides)
     struct tsa_plan *plan = problem_plan(&p, NULL, 2);
     struct tsa_state **st = states_make(plan, 1);
     const float *from[] = {p.q.data, p.k.data, p.v.data, p.o};
-    struct tsa_tensor x[4] = {{0}};
+    struct tsa_tensor x[4] = {{.data = NULL}};
     for (int j = 0; j < 4; j++) {
         x[j].data = room + 1000 * j;
         x[j].dtype = TSA_F32;
@@ -550,7 +558,11 @@ START_TEST(huge_strides)
             memcpy((float *)x[j].data + i / 2 * x[j].head + i % 2 * x[j].token,
                    from[j] + i * (j < 2 ? 3 : 5), j < 2 ? 12 : 20);
     }
-    ok(tsa_prefill(plan, st, 1, 0, 2, &x[0], &x[1], &x[2], &x[3], NULL, &err), &err);
+    ok(tsa_prefill(
+           plan,
+           BATCH(.states = st, .count = 1, .tokens = 2, .q = x[0], .k = x[1], .v = x[2], .o = x[3]),
+           NULL, &err),
+       &err);
     for (ptrdiff_t i = 0; i < 4; i++)
         assert_bits((float *)x[3].data + i / 2 * x[3].head + i % 2 * x[3].token, from[3] + i * 5,
                     TSA_F32, 5, "far away");

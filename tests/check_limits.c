@@ -72,16 +72,29 @@ START_TEST(small_keys)
         rows_make(&r, dtype, 0.05, 0.05, 0.88 * largest);
         for (int i = 0; i < 3; i++) {
             const enum tsa_status status =
-                i == 0   ? tsa_prefill(plan, st, 1, 0, TOKENS, &r.q, &r.k, &r.v, &o, NULL, &err)
-                : i == 1 ? tsa_decode(plan, st, 1, 0, &r.q, &r.k, &r.v, &o, NULL, &err)
-                         : tsa_absorb(plan, st, 1, 0, TOKENS, &r.k, &r.v, NULL, &err);
+                i == 0   ? tsa_prefill(plan,
+                                       BATCH(.states = st, .count = 1, .tokens = TOKENS, .q = r.q,
+                                             .k = r.k, .v = r.v, .o = o),
+                                       NULL, &err)
+                : i == 1 ? tsa_decode(plan,
+                                      BATCH(.states = st, .count = 1, .q = r.q, .k = r.k, .v = r.v,
+                                            .o = o),
+                                      NULL, &err)
+                         : tsa_absorb(plan,
+                                      BATCH(.states = st, .count = 1, .tokens = TOKENS, .k = r.k,
+                                            .v = r.v),
+                                      NULL, &err);
             ck_assert_int_eq(status, TSA_EOVERFLOW);
             ck_assert_str_eq(err.argument, "v");
             ck_assert_int_eq(err.token, 0);
             ck_assert_uint_eq(tsa_state_tokens(st[0], 0), 0);
         }
         rows_make(&r, dtype, 0.05, 0.05, 0.99 * largest / 4 / CHUNK);
-        ok(tsa_prefill(plan, st, 1, 0, TOKENS, &r.q, &r.k, &r.v, &o, NULL, &err), &err);
+        ok(tsa_prefill(plan,
+                       BATCH(.states = st, .count = 1, .tokens = TOKENS, .q = r.q, .k = r.k,
+                             .v = r.v, .o = o),
+                       NULL, &err),
+           &err);
         for (size_t i = 0; i < TOKENS * V; i++)
             CHECK(isfinite(get(out, dtype, i)), "%zu terms: output %zu is not finite", terms, i);
         free(out);
@@ -119,26 +132,39 @@ START_TEST(large_products)
         options.isa = isa;
         struct tsa_plan *plan = make_plan(&options);
         struct tsa_state **st = states_make(plan, 1);
-        const struct tsa_state *const *read = (const struct tsa_state *const *)st;
         void *out = make_zeros(TOKENS * V, dtype);
         const struct tsa_tensor o = dense(out, dtype, 1, TOKENS, V);
         rows_make(&r, dtype, large, large, 1);
         rows_make(&small, dtype, 1 / large, 1 / large, 1);
-        ok(tsa_prefill(plan, st, 1, 0, TOKENS, &r.q, &r.k, &r.v, &o, NULL, &err), &err);
+        ok(tsa_prefill(plan,
+                       BATCH(.states = st, .count = 1, .tokens = TOKENS, .q = r.q, .k = r.k,
+                             .v = r.v, .o = o),
+                       NULL, &err),
+           &err);
         assert_canonical(out, dtype, TOKENS * V, "prefill");
-        ok(tsa_decode(plan, st, 1, 0, &r.q, &r.k, &r.v, &o, NULL, &err), &err);
+        ok(tsa_decode(plan, BATCH(.states = st, .count = 1, .q = r.q, .k = r.k, .v = r.v, .o = o),
+                      NULL, &err),
+           &err);
         assert_canonical(out, dtype, V, "decode");
-        ok(tsa_query(plan, read, 1, 0, 1, &r.q, &o, NULL, &err), &err);
+        ok(tsa_query(plan, BATCH(.states = st, .count = 1, .tokens = 1, .q = r.q, .o = o), NULL,
+                     &err),
+           &err);
         assert_canonical(out, dtype, V, "query, window");
-        ok(tsa_absorb(plan, st, 1, 0, 1, &r.k, &r.v, NULL, &err), &err);
+        ok(tsa_absorb(plan, BATCH(.states = st, .count = 1, .tokens = 1, .k = r.k, .v = r.v), NULL,
+                      &err),
+           &err);
         ck_assert_uint_eq(tsa_state_window(st[0], 0), 0);
-        ok(tsa_query(plan, read, 1, 0, 1, &r.q, &o, NULL, &err), &err);
+        ok(tsa_query(plan, BATCH(.states = st, .count = 1, .tokens = 1, .q = r.q, .o = o), NULL,
+                     &err),
+           &err);
         assert_canonical(out, dtype, V, "query, sums");
         size_t count;
         double *sums = export_all(plan, st[0], 0, &count);
         for (size_t j = 0; j < count; j++)
             CHECK(isfinite(sums[j]), "sum %zu is not finite", j);
-        ok(tsa_query(plan, read, 1, 0, 1, &small.q, &o, NULL, &err), &err);
+        ok(tsa_query(plan, BATCH(.states = st, .count = 1, .tokens = 1, .q = small.q, .o = o),
+                     NULL, &err),
+           &err);
         for (size_t c = 0; c < V; c++)
             CHECK(get(out, dtype, c) == 1, "column %zu is not 1", c);
         free(sums);
@@ -163,7 +189,11 @@ START_TEST(large_sums)
     void *out = make_zeros(TOKENS * V, dtype);
     const struct tsa_tensor o = dense(out, dtype, 1, TOKENS, V);
     rows_make(&r, dtype, 0.5, 1, 0.99 * largest_of(dtype) / 4 / CHUNK);
-    ok(tsa_prefill(plan, st, 1, 0, TOKENS, &r.q, &r.k, &r.v, &o, NULL, &err), &err);
+    ok(tsa_prefill(
+           plan,
+           BATCH(.states = st, .count = 1, .tokens = TOKENS, .q = r.q, .k = r.k, .v = r.v, .o = o),
+           NULL, &err),
+       &err);
     for (size_t c = 0; c < V; c++)
         CHECK(isfinite(get(out, dtype, c)), "column %zu of the first token", c);
     assert_canonical((char *)out + (TOKENS - 1) * V * dtype_size(dtype), dtype, V, "last token");
@@ -200,8 +230,11 @@ START_TEST(beyond_f32)
         for (int i = 0; i < 3; i++) {
             rows_make(&r, TSA_F64, 1, 1, 1);
             put(tensor[j]->data, TSA_F64, 1, bad[i].x);
-            ck_assert_int_eq(tsa_decode(plan, st, 1, 0, &r.q, &r.k, &r.v, &o, NULL, &err),
-                             TSA_ENONFINITE);
+            ck_assert_int_eq(
+                tsa_decode(plan,
+                           BATCH(.states = st, .count = 1, .q = r.q, .k = r.k, .v = r.v, .o = o),
+                           NULL, &err),
+                TSA_ENONFINITE);
             ck_assert_str_eq(err.argument, name[j]);
             ck_assert_int_eq(err.column, 1);
             ck_assert_msg(strstr(err.text, bad[i].text) != NULL, "\"%s\"", err.text);
@@ -226,8 +259,8 @@ START_TEST(nothing_to_do)
     float out[V];
     rows_make(&r, TSA_F32, 1, 1, 1);
     const struct tsa_tensor o = {.data = out, .dtype = TSA_F32};
-    const struct tsa_tensor nothing = {.dtype = TSA_F32}, unknown = {out, 77, 0, 0, 0, {0}};
-    const struct tsa_tensor untyped = {out, 0, 0, 0, 0, {0}};
+    const struct tsa_tensor nothing = {.dtype = TSA_F32}, unknown = {.data = out, .dtype = 77};
+    const struct tsa_tensor untyped = {.data = out};
     for (int i = 0; i < 4; i++) {
         const size_t batch = i == 0 ? 0 : 1, queries = i == 0 ? 2 : 0, keys = i == 2 ? 0 : 2;
         const int causal = i != 3;
@@ -354,9 +387,12 @@ static void refuse_workspace(const struct tsa_plan *plan, struct tsa_state **st,
     memcpy(before, st[0], bytes);
     memcpy(before + bytes, st[1], bytes);
     for (int i = 0; i < 3; i++) {
-        const enum tsa_status status = i == 0   ? tsa_absorb(plan, st, 1, 0, 1, k, v, ws, &err)
-                                       : i == 1 ? tsa_state_merge(plan, st[0], st[1], ws, &err)
-                                                : tsa_state_merge(plan, st[1], st[0], ws, &err);
+        const enum tsa_status status =
+            i == 0
+                ? tsa_absorb(plan, BATCH(.states = st, .count = 1, .tokens = 1, .k = *k, .v = *v),
+                             ws, &err)
+            : i == 1 ? tsa_state_merge(plan, st[0], st[1], ws, &err)
+                     : tsa_state_merge(plan, st[1], st[0], ws, &err);
         ck_assert_int_eq(status, TSA_EINVAL);
         ck_assert_int_eq(err.status, TSA_EINVAL);
         ck_assert_str_eq(err.argument, "ws");
@@ -391,7 +427,9 @@ START_TEST(merge_workspace)
         refuse_workspace(plan, st, &r.k, &r.v, ws, too_small);
         tsa_workspace_destroy(ws);
         ws = workspace_of(dtype, D, V, 3, 64);
-        ok(tsa_absorb(plan, st, 1, 0, 5, &r.k, &r.v, ws, &err), &err);
+        ok(tsa_absorb(plan, BATCH(.states = st, .count = 1, .tokens = 5, .k = r.k, .v = r.v), ws,
+                      &err),
+           &err);
         ok(tsa_state_merge(plan, st[1], st[0], ws, &err), &err);
         ok(tsa_state_merge(plan, st[0], st[1], ws, &err), &err);
         tsa_workspace_destroy(ws);

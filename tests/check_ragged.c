@@ -49,8 +49,15 @@ static void absorb_past(const struct batch *x, size_t b)
 {
     const struct tsa_tensor k = from_token(x->past.k, b % 7), v = from_token(x->past.v, b % 7);
     struct tsa_error err;
-    ok(tsa_absorb(x->alone, &x->given[b], 1, LAYER, x->before[b], &k, &v, NULL, &err), &err);
-    ok(tsa_absorb(x->alone, &x->given[b], 1, 0, b % 5, &k, &v, NULL, &err), &err);
+    ok(tsa_absorb(x->alone,
+                  BATCH(.states = &x->given[b], .count = 1, .layer = LAYER, .tokens = x->before[b],
+                        .k = k, .v = v),
+                  NULL, &err),
+       &err);
+    ok(tsa_absorb(x->alone,
+                  BATCH(.states = &x->given[b], .count = 1, .tokens = b % 5, .k = k, .v = v), NULL,
+                  &err),
+       &err);
 }
 
 static void run_alone(const struct batch *x, size_t b)
@@ -63,9 +70,17 @@ static void run_alone(const struct batch *x, size_t b)
     struct tsa_error err;
     ok(tsa_state_copy(x->alone, x->want[b], x->given[b], &err), &err);
     if (n == 1)
-        ok(tsa_decode(x->alone, &x->want[b], 1, LAYER, &q, &k, &v, &o, NULL, &err), &err);
+        ok(tsa_decode(x->alone,
+                      BATCH(.states = &x->want[b], .count = 1, .layer = LAYER, .q = q, .k = k,
+                            .v = v, .o = o),
+                      NULL, &err),
+           &err);
     else if (n > 0)
-        ok(tsa_prefill(x->alone, &x->want[b], 1, LAYER, n, &q, &k, &v, &o, NULL, &err), &err);
+        ok(tsa_prefill(x->alone,
+                       BATCH(.states = &x->want[b], .count = 1, .layer = LAYER, .tokens = n, .q = q,
+                             .k = k, .v = v, .o = o),
+                       NULL, &err),
+           &err);
 }
 
 /* length[] and before[] are filled in. */
@@ -231,11 +246,24 @@ static enum tsa_status enter(const struct tsa_plan *plan, struct tsa_state *cons
     const struct tsa_tensor *o = &y->o.tensor;
     const size_t n = at->count;
     if (at->kind == PACKED)
-        return absorb ? tsa_absorb_packed(plan, states, n, LAYER, at->number, k, v, ws, err)
-                      : tsa_prefill_packed(plan, states, n, LAYER, at->number, q, k, v, o, ws, err);
-    return absorb ? tsa_absorb_padded(plan, states, n, LAYER, at->tokens, at->number, k, v, ws, err)
-                  : tsa_prefill_padded(plan, states, n, LAYER, at->tokens, at->number, q, k, v, o,
-                                       ws, err);
+        return absorb
+                   ? tsa_absorb(plan,
+                                BATCH(.states = states, .count = n, .layer = LAYER,
+                                      .offsets = at->number, .k = *k, .v = *v),
+                                ws, err)
+                   : tsa_prefill(plan,
+                                 BATCH(.states = states, .count = n, .layer = LAYER,
+                                       .offsets = at->number, .q = *q, .k = *k, .v = *v, .o = *o),
+                                 ws, err);
+    return absorb ? tsa_absorb(plan,
+                               BATCH(.states = states, .count = n, .layer = LAYER,
+                                     .tokens = at->tokens, .lengths = at->number, .k = *k, .v = *v),
+                               ws, err)
+                  : tsa_prefill(plan,
+                                BATCH(.states = states, .count = n, .layer = LAYER,
+                                      .tokens = at->tokens, .lengths = at->number, .q = *q, .k = *k,
+                                      .v = *v, .o = *o),
+                                ws, err);
 }
 
 static void check_state(const struct tsa_plan *plan, const struct tsa_state *got,
@@ -444,12 +472,36 @@ START_TEST(nothing)
         struct tsa_state **states = n > 0 ? st : NULL;
         const struct tsa_tensor *e = &empty;
         const struct tsa_plan *p = x.alone;
-        ok(tsa_prefill_packed(p, states, n, LAYER, alike, e, e, e, e, NULL, &err), &err);
-        ok(tsa_absorb_packed(p, states, n, LAYER, alike, e, e, NULL, &err), &err);
-        ok(tsa_prefill_padded(p, states, n, LAYER, 4, none, e, e, e, e, NULL, &err), &err);
-        ok(tsa_absorb_padded(p, states, n, LAYER, 4, none, e, e, NULL, &err), &err);
-        ok(tsa_prefill_padded(p, states, n, LAYER, 0, none, e, e, e, e, NULL, &err), &err);
-        ok(tsa_decode_slots(p, states, none, 0, LAYER, e, e, e, e, NULL, &err), &err);
+        ok(tsa_prefill(p,
+                       BATCH(.states = states, .count = n, .layer = LAYER, .offsets = alike,
+                             .q = *e, .k = *e, .v = *e, .o = *e),
+                       NULL, &err),
+           &err);
+        ok(tsa_absorb(p,
+                      BATCH(.states = states, .count = n, .layer = LAYER, .offsets = alike, .k = *e,
+                            .v = *e),
+                      NULL, &err),
+           &err);
+        ok(tsa_prefill(p,
+                       BATCH(.states = states, .count = n, .layer = LAYER, .tokens = 4,
+                             .lengths = none, .q = *e, .k = *e, .v = *e, .o = *e),
+                       NULL, &err),
+           &err);
+        ok(tsa_absorb(p,
+                      BATCH(.states = states, .count = n, .layer = LAYER, .tokens = 4,
+                            .lengths = none, .k = *e, .v = *e),
+                      NULL, &err),
+           &err);
+        ok(tsa_prefill(p,
+                       BATCH(.states = states, .count = n, .layer = LAYER, .tokens = 0,
+                             .lengths = none, .q = *e, .k = *e, .v = *e, .o = *e),
+                       NULL, &err),
+           &err);
+        ok(tsa_decode(p,
+                      BATCH(.states = states, .slots = none, .count = 0, .layer = LAYER, .q = *e,
+                            .k = *e, .v = *e, .o = *e),
+                      NULL, &err),
+           &err);
     }
     for (size_t b = 0; b < 3; b++)
         ck_assert_mem_eq(before + b * bytes, st[b], bytes);
@@ -545,10 +597,16 @@ static void step(struct decoder *x, size_t t)
         const struct tsa_tensor vi = from_token(from_batch(x->p.v, i), t);
         const struct tsa_tensor oi =
             dense((char *)want + i * width * e, s->dtype, s->heads, 1, s->dv);
-        ok(tsa_decode(x->alone, &x->mirror[i], 1, LAYER, &qi, &ki, &vi, &oi, NULL, &err), &err);
+        ok(tsa_decode(x->alone,
+                      BATCH(.states = &x->mirror[i], .count = 1, .layer = LAYER, .q = qi, .k = ki,
+                            .v = vi, .o = oi),
+                      NULL, &err),
+           &err);
     }
-    ok(tsa_decode_slots(x->plan, given, x->slots, x->count, LAYER, &q.tensor, &k.tensor, &v.tensor,
-                        &o.tensor, t % 8 == 3 ? NULL : x->ws, &err),
+    ok(tsa_decode(x->plan,
+                  BATCH(.states = given, .slots = x->slots, .count = x->count, .layer = LAYER,
+                        .q = q.tensor, .k = k.tensor, .v = v.tensor, .o = o.tensor),
+                  t % 8 == 3 ? NULL : x->ws, &err),
        &err);
     strided_read(&o, got);
     assert_bits(got, want, s->dtype, SLOTS * width, "slots");
@@ -700,8 +758,6 @@ START_TEST(bad_numbers)
     struct desk d;
     desk_begin(&d, kind, _i / 2 == 0 ? TSA_F32 : TSA_F64);
     int64_t *number = d.at.number;
-    const struct tsa_tensor *q = &d.y.q.tensor, *k = &d.y.k.tensor, *v = &d.y.v.tensor;
-    const struct tsa_tensor *o = &d.y.o.tensor;
     const struct {
         size_t at;
         int64_t number;
@@ -721,24 +777,9 @@ START_TEST(bad_numbers)
         number[bad[i].at] = good;
     }
     if (kind == PACKED) {
-        REFUSED(
-            &d,
-            tsa_prefill_packed(d.plan, d.states, SEQUENCES, LAYER, NULL, q, k, v, o, NULL, &d.err),
-            TSA_EINVAL, "offsets", -1);
-        REFUSED(&d, tsa_absorb_packed(d.plan, d.states, SEQUENCES, LAYER, NULL, k, v, NULL, &d.err),
-                TSA_EINVAL, "offsets", -1);
         number[SEQUENCES] = INT64_MAX / 4; /* no such rows in memory */
         REFUSED(&d, enter(d.plan, d.states, &d.at, &d.y, false, NULL, &d.err), TSA_EINVAL, "q", -1);
         REFUSED(&d, enter(d.plan, d.states, &d.at, &d.y, true, NULL, &d.err), TSA_EINVAL, "k", -1);
-    } else {
-        REFUSED(&d,
-                tsa_prefill_padded(d.plan, d.states, SEQUENCES, LAYER, d.at.tokens, NULL, q, k, v,
-                                   o, NULL, &d.err),
-                TSA_EINVAL, "lengths", -1);
-        REFUSED(&d,
-                tsa_absorb_padded(d.plan, d.states, SEQUENCES, LAYER, d.at.tokens, NULL, k, v, NULL,
-                                  &d.err),
-                TSA_EINVAL, "lengths", -1);
     }
     desk_end(&d);
 }
@@ -804,10 +845,15 @@ START_TEST(bad_arguments)
     d.y.o.tensor = good;
     const struct tsa_tensor *k = &d.y.k.tensor, *v = &d.y.v.tensor;
     REFUSED(&d,
-            d.at.kind == PACKED ? tsa_absorb_packed(d.plan, d.states, SEQUENCES, LAYERS,
-                                                    d.at.number, k, v, NULL, &d.err)
-                                : tsa_absorb_padded(d.plan, d.states, SEQUENCES, LAYERS,
-                                                    d.at.tokens, d.at.number, k, v, NULL, &d.err),
+            d.at.kind == PACKED
+                ? tsa_absorb(d.plan,
+                             BATCH(.states = d.states, .count = SEQUENCES, .layer = LAYERS,
+                                   .offsets = d.at.number, .k = *k, .v = *v),
+                             NULL, &d.err)
+                : tsa_absorb(d.plan,
+                             BATCH(.states = d.states, .count = SEQUENCES, .layer = LAYERS,
+                                   .tokens = d.at.tokens, .lengths = d.at.number, .k = *k, .v = *v),
+                             NULL, &d.err),
             TSA_EINVAL, "layer", -1);
     /* and all is as it was */
     ok(enter(d.plan, d.states, &d.at, &d.y, false, NULL, &d.err), &d.err);
@@ -896,10 +942,12 @@ START_TEST(no_memory)
     d.plan = make_plan(&options);
     refuse_both(&d, TSA_ENOMEM, "ws", -1);
     const int64_t one[] = {0};
-    const struct tsa_tensor rows = {d.y.v.memory, d.x.p.shape.dtype, 0, 0, 0, {0}};
+    const struct tsa_tensor rows = {.data = d.y.v.memory, .dtype = d.x.p.shape.dtype};
     REFUSED(&d,
-            tsa_decode_slots(d.plan, d.states, one, 1, LAYER, &rows, &rows, &rows, &d.y.o.tensor,
-                             NULL, &d.err),
+            tsa_decode(d.plan,
+                       BATCH(.states = d.states, .slots = one, .count = 1, .layer = LAYER,
+                             .q = rows, .k = rows, .v = rows, .o = d.y.o.tensor),
+                       NULL, &d.err),
             TSA_ENOMEM, "ws", -1);
     desk_end(&d);
 }
@@ -914,13 +962,14 @@ START_TEST(bad_slots)
     struct tsa_state *list[SEQUENCES];
     memcpy(list, d.states, sizeof list);
     list[1] = NULL; /* where rows hold NaN */
-#define SLOTS_CALL(slots, count)                                                                   \
-    tsa_decode_slots(d.plan, list, slots, count, LAYER, &q, &k, &v, &o, NULL, &d.err)
+#define SLOTS_CALL(list_, count_)                                                                  \
+    tsa_decode(d.plan,                                                                             \
+               BATCH(.states = list, .slots = list_, .count = count_, .layer = LAYER, .q = q,      \
+                     .k = k, .v = v, .o = o),                                                      \
+               NULL, &d.err)
     const int64_t good[] = {4, 0, 3, 2};
     const int64_t negative[] = {4, 0, -1, 2}, least[] = {INT64_MIN}, unused[] = {4, 1, 2};
     const int64_t twice[] = {4, 0, 3, 0};
-    REFUSED(&d, SLOTS_CALL(NULL, 4), TSA_EINVAL, "slots", -1);
-    REFUSED(&d, SLOTS_CALL(NULL, 0), TSA_EINVAL, "slots", -1);
     REFUSED(&d, SLOTS_CALL(negative, 4), TSA_EINVAL, "slots", -1);
     ck_assert_int_eq(d.err.found, -1);
     REFUSED(&d, SLOTS_CALL(least, 1), TSA_EINVAL, "slots", -1);
@@ -930,13 +979,29 @@ START_TEST(bad_slots)
     REFUSED(&d, SLOTS_CALL(good, 4), TSA_EINVAL, "states", -1);
     ck_assert(d.err.sequence == 0 || d.err.sequence == 3);
     list[3] = d.states[3];
-    REFUSED(&d, tsa_decode_slots(NULL, list, good, 4, LAYER, &q, &k, &v, &o, NULL, &d.err),
+    REFUSED(&d,
+            tsa_decode(NULL,
+                       BATCH(.states = list, .slots = good, .count = 4, .layer = LAYER, .q = q,
+                             .k = k, .v = v, .o = o),
+                       NULL, &d.err),
             TSA_EINVAL, "plan", -1);
-    REFUSED(&d, tsa_decode_slots(d.plan, NULL, good, 4, LAYER, &q, &k, &v, &o, NULL, &d.err),
-            TSA_EINVAL, "states", -1);
-    REFUSED(&d, tsa_decode_slots(d.plan, list, good, 4, LAYERS, &q, &k, &v, &o, NULL, &d.err),
+    REFUSED(
+        &d,
+        tsa_decode(d.plan,
+                   BATCH(.slots = good, .count = 4, .layer = LAYER, .q = q, .k = k, .v = v, .o = o),
+                   NULL, &d.err),
+        TSA_EINVAL, "states", -1);
+    REFUSED(&d,
+            tsa_decode(d.plan,
+                       BATCH(.states = list, .slots = good, .count = 4, .layer = LAYERS, .q = q,
+                             .k = k, .v = v, .o = o),
+                       NULL, &d.err),
             TSA_EINVAL, "layer", -1);
-    REFUSED(&d, tsa_decode_slots(d.plan, list, good, 4, LAYER, NULL, &k, &v, &o, NULL, &d.err),
+    REFUSED(&d,
+            tsa_decode(d.plan,
+                       BATCH(.states = list, .slots = good, .count = 4, .layer = LAYER, .k = k,
+                             .v = v, .o = o),
+                       NULL, &d.err),
             TSA_EINVAL, "q", -1);
     struct tsa_tensor *const tensor[] = {&q, &k, &v};
     static const char *const name[] = {"q", "k", "v"};

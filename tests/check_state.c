@@ -22,7 +22,11 @@ static void absorb(const struct tsa_plan *plan, struct tsa_state *state, size_t 
     const struct tsa_tensor k = from_token(from_batch(p->k, b), from);
     const struct tsa_tensor v = from_token(from_batch(p->v, b), from);
     struct tsa_error err;
-    ok(tsa_absorb(plan, &state, 1, layer, to - from, &k, &v, NULL, &err), &err);
+    ok(tsa_absorb(
+           plan,
+           BATCH(.states = &state, .count = 1, .layer = layer, .tokens = to - from, .k = k, .v = v),
+           NULL, &err),
+       &err);
 }
 
 static void model_absorb(const struct model *m, struct model_head **head, const struct problem *p,
@@ -338,7 +342,11 @@ START_TEST(layers)
             const struct tsa_tensor v = from_token(from_batch(p.v, layer), t);
             struct tsa_tensor o = dense(got, s.dtype, s.heads, s.tokens, s.dv);
             o = from_token(from_batch(o, layer), t);
-            ok(tsa_prefill(plan, st, 1, 2 * layer, 10, &q, &k, &v, &o, NULL, &err), &err);
+            ok(tsa_prefill(plan,
+                           BATCH(.states = st, .count = 1, .layer = 2 * layer, .tokens = 10, .q = q,
+                                 .k = k, .v = v, .o = o),
+                           NULL, &err),
+               &err);
         }
     assert_bits(got, p.o, s.dtype, 2 * per, "layers");
     for (size_t layer = 0; layer < 2; layer++)
@@ -347,7 +355,9 @@ START_TEST(layers)
     ck_assert_uint_eq(tsa_state_tokens(st[0], 3), 0);
     ck_assert_uint_eq(tsa_state_tokens(NULL, 0), 0);
     const struct tsa_tensor q = from_batch(p.q, 1), o = dense(got, s.dtype, s.heads, 3, s.dv);
-    ok(tsa_query(plan, (const struct tsa_state *const *)st, 1, 2, 3, &q, &o, NULL, &err), &err);
+    ok(tsa_query(plan, BATCH(.states = st, .count = 1, .layer = 2, .tokens = 3, .q = q, .o = o),
+                 NULL, &err),
+       &err);
     void *want = make_zeros(s.dv, s.dtype);
     for (size_t i = 0; i < s.heads * 3; i++) {
         const size_t h = i / 3;
@@ -438,8 +448,9 @@ START_TEST(fewer_terms)
         const size_t e = dtype_size(s.dtype);
         void *got = make_zeros(small.o_count, s.dtype), *want = make_zeros(s.dv, s.dtype);
         const struct tsa_tensor o = dense(got, s.dtype, s.heads, s.tokens, s.dv);
-        ok(tsa_query(plan, (const struct tsa_state *const *)st, 1, 0, s.tokens, &small.q, &o, NULL,
-                     &err),
+        ok(tsa_query(plan,
+                     BATCH(.states = st, .count = 1, .tokens = s.tokens, .q = small.q, .o = o),
+                     NULL, &err),
            &err);
         for (size_t i = 0; i < s.heads * s.tokens; i++) {
             const size_t h = i / s.tokens;
@@ -450,9 +461,10 @@ START_TEST(fewer_terms)
         /* the other way round the state lacks degrees */
         struct tsa_state **less = states_make(plan, 1);
         absorb(plan, less[0], 0, &small, 0, 0, 3);
-        ck_assert_int_eq(tsa_query(wide, (const struct tsa_state *const *)less, 1, 0, 1, &large.q,
-                                   &o, NULL, &err),
-                         TSA_EMISMATCH);
+        ck_assert_int_eq(
+            tsa_query(wide, BATCH(.states = less, .count = 1, .tokens = 1, .q = large.q, .o = o),
+                      NULL, &err),
+            TSA_EMISMATCH);
         states_free(less, 1);
         tsa_plan_destroy(plan);
         free(got);
@@ -492,8 +504,13 @@ START_TEST(other_chunk)
     const size_t bytes = tsa_state_bytes(plan);
     void *before = malloc(bytes);
     memcpy(before, st[0], bytes);
-    ck_assert_int_eq(tsa_absorb(plan, st, 1, 0, 1, &k, &v, NULL, &err), TSA_EMISMATCH);
-    ck_assert_int_eq(tsa_absorb(longer, st, 1, 0, 1, &k, &v, NULL, &err), TSA_EMISMATCH);
+    ck_assert_int_eq(
+        tsa_absorb(plan, BATCH(.states = st, .count = 1, .tokens = 1, .k = k, .v = v), NULL, &err),
+        TSA_EMISMATCH);
+    ck_assert_int_eq(tsa_absorb(longer,
+                                BATCH(.states = st, .count = 1, .tokens = 1, .k = k, .v = v), NULL,
+                                &err),
+                     TSA_EMISMATCH);
     ck_assert_mem_eq(before, st[0], bytes);
     free(before);
     /* three more, and it is between chunks again */

@@ -94,21 +94,36 @@ static enum tsa_status enter(enum entry i, const struct scene *x, const struct t
     const size_t b = s->batch, n = s->tokens;
     switch (i) {
     case PREFILL:
-        return tsa_prefill(plan, st, b, 0, n, q, k, v, o, ws, err);
+        return tsa_prefill(
+            plan, BATCH(.states = st, .count = b, .tokens = n, .q = *q, .k = *k, .v = *v, .o = *o),
+            ws, err);
     case ABSORB:
-        return tsa_absorb(plan, st, b, 0, n, k, v, ws, err);
+        return tsa_absorb(plan, BATCH(.states = st, .count = b, .tokens = n, .k = *k, .v = *v), ws,
+                          err);
     case DECODE:
-        return tsa_decode(plan, st, b, 0, q, k, v, o, ws, err);
+        return tsa_decode(plan, BATCH(.states = st, .count = b, .q = *q, .k = *k, .v = *v, .o = *o),
+                          ws, err);
     case PACKED:
-        return tsa_prefill_packed(plan, st, b, 0, x->offsets, q, k, v, o, ws, err);
+        return tsa_prefill(plan,
+                           BATCH(.states = st, .count = b, .offsets = x->offsets, .q = *q, .k = *k,
+                                 .v = *v, .o = *o),
+                           ws, err);
     case PADDED:
-        return tsa_prefill_padded(plan, st, b, 0, n, x->lengths, q, k, v, o, ws, err);
+        return tsa_prefill(plan,
+                           BATCH(.states = st, .count = b, .tokens = n, .lengths = x->lengths,
+                                 .q = *q, .k = *k, .v = *v, .o = *o),
+                           ws, err);
     case SLOTS:
-        return tsa_decode_slots(plan, st, x->slots, x->slot_count, 0, q, k, v, o, ws, err);
+        return tsa_decode(plan,
+                          BATCH(.states = st, .slots = x->slots, .count = x->slot_count, .q = *q,
+                                .k = *k, .v = *v, .o = *o),
+                          ws, err);
     case QUERY:
-        return tsa_query(plan, read, b, 0, n, q, o, ws, err);
+        return tsa_query(plan, BATCH(.states = st, .count = b, .tokens = n, .q = *q, .o = *o), ws,
+                         err);
     case ONE_QUERY:
-        return tsa_query(plan, read, b, 0, 1, q, o, ws, err);
+        return tsa_query(plan, BATCH(.states = st, .count = b, .tokens = 1, .q = *q, .o = *o), ws,
+                         err);
     case SOFTMAX:
         return tsa_softmax(plan, b, n, n, 1, q, k, v, o, ws, err);
     default:
@@ -888,7 +903,10 @@ static struct tsa_state **reduce_states(const struct tsa_plan *plan, const struc
     for (size_t i = 0; i < REDUCED; i++)
         for (size_t layer = 0; layer < LAYERS; layer++) {
             const struct tsa_tensor k = from_token(p->k, i), v = from_token(p->v, i);
-            ok(tsa_absorb(plan, &st[i], 1, layer, reduce_tokens(&p->shape, i, layer, shift), &k, &v,
+            ok(tsa_absorb(plan,
+                          BATCH(.states = &st[i], .count = 1, .layer = layer,
+                                .tokens = reduce_tokens(&p->shape, i, layer, shift), .k = k,
+                                .v = v),
                           NULL, &err),
                &err);
         }
@@ -969,7 +987,11 @@ START_TEST(reduce)
         for (size_t count = 1; count <= REDUCED; count += count < 9 ? 1 : 8) {
             reduce_by_hand(plans[0], want[0], states, count);
             for (size_t j = 0; j < 4; j++) {
-                ok(tsa_absorb(plans[0], &st[REDUCED], 1, 0, 21, &p.k, &p.v, NULL, &err), &err);
+                ok(tsa_absorb(
+                       plans[0],
+                       BATCH(.states = &st[REDUCED], .count = 1, .tokens = 21, .k = p.k, .v = p.v),
+                       NULL, &err),
+                   &err);
                 reduce_and_check(plans[j], st, states, want[0], count, count);
                 if (j == (shift + count) % 4) /* all places with one of them */
                     for (size_t i = 0; i < count; i += quick() ? 3 : 1)
@@ -1034,14 +1056,27 @@ START_TEST(reduce_others)
     struct tsa_state **want = states_make(plan, 1), **own = states_make(plan, 9);
     for (size_t i = 0; i < 9; i++)
         ok(tsa_state_copy(plan, own[i], st[i], &err), &err);
-    ok(tsa_absorb(longer, dst, 1, 0, 33, &p.k, &p.v, NULL, &err), &err);
-    ok(tsa_absorb(longer, dst, 1, 1, 70, &p.k, &p.v, NULL, &err), &err);
+    ok(tsa_absorb(longer, BATCH(.states = dst, .count = 1, .tokens = 33, .k = p.k, .v = p.v), NULL,
+                  &err),
+       &err);
+    ok(tsa_absorb(longer,
+                  BATCH(.states = dst, .count = 1, .layer = 1, .tokens = 70, .k = p.k, .v = p.v),
+                  NULL, &err),
+       &err);
     reduce_by_hand(plan, want[0], own, 9);
     ok(tsa_state_reduce(plan, dst[0], (const struct tsa_state *const *)st, 9, &err), &err);
     assert_equal(plan, dst[0], want[0], true);
     for (size_t layer = 0; layer < LAYERS; layer++) {
-        ok(tsa_absorb(plan, dst, 1, layer, 5, &p.k, &p.v, NULL, &err), &err);
-        ok(tsa_absorb(plan, want, 1, layer, 5, &p.k, &p.v, NULL, &err), &err);
+        ok(tsa_absorb(
+               plan,
+               BATCH(.states = dst, .count = 1, .layer = layer, .tokens = 5, .k = p.k, .v = p.v),
+               NULL, &err),
+           &err);
+        ok(tsa_absorb(
+               plan,
+               BATCH(.states = want, .count = 1, .layer = layer, .tokens = 5, .k = p.k, .v = p.v),
+               NULL, &err),
+           &err);
     }
     assert_equal(plan, dst[0], want[0], true);
     states_free(st, REDUCED);

@@ -60,11 +60,21 @@ void feed(struct run *r, enum verb verb, size_t first, size_t last, size_t from,
         struct tsa_state *const *states = r->states + first;
         struct tsa_workspace *ws = run_workspace(r);
         if (verb == DECODE)
-            ok(tsa_decode(r->plan, states, batch, 0, &q, &k, &v, &o, ws, &err), &err);
+            ok(tsa_decode(r->plan,
+                          BATCH(.states = states, .count = batch, .q = q, .k = k, .v = v, .o = o),
+                          ws, &err),
+               &err);
         else if (verb == ABSORB)
-            ok(tsa_absorb(r->plan, states, batch, 0, n, &k, &v, ws, &err), &err);
+            ok(tsa_absorb(r->plan,
+                          BATCH(.states = states, .count = batch, .tokens = n, .k = k, .v = v), ws,
+                          &err),
+               &err);
         else
-            ok(tsa_prefill(r->plan, states, batch, 0, n, &q, &k, &v, &o, ws, &err), &err);
+            ok(tsa_prefill(r->plan,
+                           BATCH(.states = states, .count = batch, .tokens = n, .q = q, .k = k,
+                                 .v = v, .o = o),
+                           ws, &err),
+               &err);
     }
 }
 
@@ -88,8 +98,10 @@ void check_states(struct run *r, const char *what)
     void *got = make_zeros(count, s->dtype);
     memset(got, 0xff, count * dtype_size(s->dtype));
     const struct tsa_tensor o = dense(got, s->dtype, s->heads, p->queries, s->dv);
-    ok(tsa_query(r->plan, (const struct tsa_state *const *)r->states, s->batch, 0, p->queries,
-                 &p->q, &o, run_workspace(r), &err),
+    ok(tsa_query(
+           r->plan,
+           BATCH(.states = r->states, .count = s->batch, .tokens = p->queries, .q = p->q, .o = o),
+           run_workspace(r), &err),
        &err);
     assert_bits(got, p->answers, s->dtype, count, "query");
     free(got);
@@ -111,8 +123,14 @@ void feed_views(struct run *r, const struct tsa_tensor *q, const struct tsa_tens
         const struct tsa_tensor qt = from_token(*q, t), kt = from_token(*k, t);
         const struct tsa_tensor vt = from_token(*v, t), ot = from_token(o->tensor, t);
         struct tsa_workspace *ws = run_workspace(r);
-        ok(n == 1 ? tsa_decode(r->plan, r->states, s->batch, 0, &qt, &kt, &vt, &ot, ws, &err)
-                  : tsa_prefill(r->plan, r->states, s->batch, 0, n, &qt, &kt, &vt, &ot, ws, &err),
+        ok(n == 1 ? tsa_decode(r->plan,
+                               BATCH(.states = r->states, .count = s->batch, .q = qt, .k = kt,
+                                     .v = vt, .o = ot),
+                               ws, &err)
+                  : tsa_prefill(r->plan,
+                                BATCH(.states = r->states, .count = s->batch, .tokens = n, .q = qt,
+                                      .k = kt, .v = vt, .o = ot),
+                                ws, &err),
            &err);
     }
     strided_read(o, r->o);

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # Programs on Check, each one tests/check_<name>.c with the shared helpers; and scripts.
-TSA_CHECKS = tests/check_api tests/check_bits tests/check_contract tests/check_exact \
+TSA_CHECKS = tests/check_api tests/check_batch tests/check_bits tests/check_contract tests/check_exact \
 	tests/check_facts tests/check_half tests/check_host tests/check_kernels_bf16 \
 	tests/check_kernels_f32 tests/check_kernels_f64 tests/check_limits tests/check_mixed \
 	tests/check_paper tests/check_ragged tests/check_softmax tests/check_state \

@@ -80,6 +80,9 @@ struct tsa_tensor dense(void *data, enum tsa_dtype dtype, size_t heads, size_t t
 struct tsa_tensor from_token(struct tsa_tensor x, size_t token);
 struct tsa_tensor from_batch(struct tsa_tensor x, size_t batch);
 
+/* The description of a call: BATCH(.states = st, .count = 2, .tokens = 9, .q = q, ...). */
+#define BATCH(...) (&(struct tsa_batch){.size = sizeof(struct tsa_batch), __VA_ARGS__})
+
 /* -- problems ---------------------------------------------------------------------------------- */
 
 /* COEF_FIRST: Taylor but for c_0. */

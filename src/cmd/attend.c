@@ -245,10 +245,10 @@ static int print_text(const struct attend *a, const struct results *r)
            tsa_plan_isa(r->plan), tsa_plan_threads(r->plan),
            tsa_plan_threads(r->plan) == 1 ? "" : "s", r->calls, r->calls == 1 ? "" : "s", r->folds,
            r->folds == 1 ? "" : "s", r->seconds);
-    if (o->compute != TSA_COMPUTE_F32 && tsa_plan_compute(r->plan) == TSA_COMPUTE_MIXED)
+    if (o->compute != TSA_COMPUTE_EXACT && tsa_plan_compute(r->plan) == TSA_COMPUTE_MIXED)
         printf("products   mixed: degrees below %u in f32, the others from bf16 operands\n",
                tsa_plan_exact_degrees(r->plan));
-    else if (o->compute != TSA_COMPUTE_F32)
+    else if (o->compute != TSA_COMPUTE_EXACT)
         printf("products   %s, all of them\n", compute_name(a, r->plan));
     if (o->compare)
         printf("softmax    relative l2 difference %.3g, largest %.3g\n", r->relative_l2,

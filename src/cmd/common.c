@@ -190,7 +190,7 @@ bool cmd_parse_compute(const char *option, const char *text, enum tsa_compute *v
         const char *name;
         enum tsa_compute compute;
     } names[] = {
-        {"f32", TSA_COMPUTE_F32}, {"mixed", TSA_COMPUTE_MIXED}, {"fastest", TSA_COMPUTE_FASTEST}};
+        {"f32", TSA_COMPUTE_EXACT}, {"mixed", TSA_COMPUTE_MIXED}, {"fastest", TSA_COMPUTE_FASTEST}};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         if (strcmp(text, names[i].name) == 0) {
             *value = names[i].compute;

@@ -170,14 +170,31 @@ static enum tsa_status prefill(struct demo *d, size_t at, size_t size, struct ts
 {
     const struct tsa_tensor q = row(d->tq, at), k = row(d->tk, at);
     const struct tsa_tensor v = row(d->tv, at), o = row(d->to, at);
-    return tsa_prefill(d->plan, &d->state, 1, 0, size, &q, &k, &v, &o, d->ws, err);
+    return tsa_prefill(d->plan,
+                       &(struct tsa_batch){.size = sizeof(struct tsa_batch),
+                                           .states = &d->state,
+                                           .count = 1,
+                                           .tokens = size,
+                                           .q = q,
+                                           .k = k,
+                                           .v = v,
+                                           .o = o},
+                       d->ws, err);
 }
 
 static enum tsa_status decode(struct demo *d, size_t at, struct tsa_error *err)
 {
     const struct tsa_tensor q = row(d->tq, at), k = row(d->tk, at);
     const struct tsa_tensor v = row(d->tv, at), o = row(d->to, at);
-    return tsa_decode(d->plan, &d->state, 1, 0, &q, &k, &v, &o, d->ws, err);
+    return tsa_decode(d->plan,
+                      &(struct tsa_batch){.size = sizeof(struct tsa_batch),
+                                          .states = &d->state,
+                                          .count = 1,
+                                          .q = q,
+                                          .k = k,
+                                          .v = v,
+                                          .o = o},
+                      d->ws, err);
 }
 
 static int work(struct demo *d)

@@ -58,7 +58,14 @@ static enum tsa_status absorb_marker(const struct feed *feed, struct tsa_state *
         return TSA_ENOMEM;
     const struct tsa_tensor k = {.data = zero, .dtype = TSA_F64};
     const struct tsa_tensor v = {.data = &one, .dtype = TSA_F64};
-    enum tsa_status status = tsa_absorb(feed->plan, states, feed->batch, 0, 1, &k, &v, ws, err);
+    enum tsa_status status = tsa_absorb(feed->plan,
+                                        &(struct tsa_batch){.size = sizeof(struct tsa_batch),
+                                                            .states = states,
+                                                            .count = feed->batch,
+                                                            .tokens = 1,
+                                                            .k = k,
+                                                            .v = v},
+                                        ws, err);
     free(zero);
     return status;
 }
@@ -75,11 +82,35 @@ static enum tsa_status absorb_all(struct feed *feed, struct tsa_state **states, 
         const struct tsa_tensor k = from_token(feed->k, at), v = from_token(feed->v, at);
         feed->start = at;
         if (!outputs)
-            status = tsa_absorb(feed->plan, states, feed->batch, 0, size, &k, &v, ws, err);
+            status = tsa_absorb(feed->plan,
+                                &(struct tsa_batch){.size = sizeof(struct tsa_batch),
+                                                    .states = states,
+                                                    .count = feed->batch,
+                                                    .tokens = size,
+                                                    .k = k,
+                                                    .v = v},
+                                ws, err);
         else if (feed->step == 1)
-            status = tsa_decode(feed->plan, states, feed->batch, 0, &q, &k, &v, &o, ws, err);
+            status = tsa_decode(feed->plan,
+                                &(struct tsa_batch){.size = sizeof(struct tsa_batch),
+                                                    .states = states,
+                                                    .count = feed->batch,
+                                                    .q = q,
+                                                    .k = k,
+                                                    .v = v,
+                                                    .o = o},
+                                ws, err);
         else
-            status = tsa_prefill(feed->plan, states, feed->batch, 0, size, &q, &k, &v, &o, ws, err);
+            status = tsa_prefill(feed->plan,
+                                 &(struct tsa_batch){.size = sizeof(struct tsa_batch),
+                                                     .states = states,
+                                                     .count = feed->batch,
+                                                     .tokens = size,
+                                                     .q = q,
+                                                     .k = k,
+                                                     .v = v,
+                                                     .o = o},
+                                 ws, err);
         feed->calls++;
         progress_update(feed->progress, (double)(at + size) / (double)feed->keys);
     }
@@ -95,8 +126,14 @@ static enum tsa_status query_all(struct feed *feed, struct tsa_state **states,
         size = pieces_take(&pieces, feed->queries - at);
         const struct tsa_tensor q = from_token(feed->q, at), o = from_token(feed->o, at);
         feed->start = at;
-        status = tsa_query(feed->plan, (const struct tsa_state *const *)states, feed->batch, 0,
-                           size, &q, &o, ws, err);
+        status = tsa_query(feed->plan,
+                           &(struct tsa_batch){.size = sizeof(struct tsa_batch),
+                                               .states = states,
+                                               .count = feed->batch,
+                                               .tokens = size,
+                                               .q = q,
+                                               .o = o},
+                           ws, err);
         feed->calls++;
         progress_update(feed->progress, (double)(at + size) / (double)feed->queries);
     }

@@ -231,9 +231,9 @@ int attend_parse(int argc, char **argv, struct attend_options *o, bool *done)
                          o->coefficient_count, o->terms);
     if (o->softmax && (o->compare || o->report))
         return cmd_usage("--%s: goes with --method taylor only", o->compare ? "compare" : "report");
-    if (o->softmax && o->compute != TSA_COMPUTE_F32)
+    if (o->softmax && o->compute != TSA_COMPUTE_EXACT)
         return cmd_usage("--compute: mixed and fastest go with --method taylor only");
-    if (o->exact_degrees_given && o->compute == TSA_COMPUTE_F32)
+    if (o->exact_degrees_given && o->compute == TSA_COMPUTE_EXACT)
         return cmd_usage("--exact-degrees: goes with --compute mixed or fastest only");
     if (o->terms == 0)
         o->terms = o->coefficient_count > 0 ? o->coefficient_count : 3;

@@ -67,7 +67,7 @@ static int run_references(const struct attend *a, const struct tsa_options *opti
     struct tsa_options exact = *options;
     double seconds;
     exact.dtype = TSA_F64;
-    exact.compute = TSA_COMPUTE_F32;
+    exact.compute = TSA_COMPUTE_EXACT;
     int code = run(a, &exact, false,
                    attend_tensor(outputs->truncated, TSA_F64, a->heads, a->queries, a->value_dim),
                    &seconds);
@@ -121,7 +121,7 @@ static void list_variants(const struct tsa_options *options, struct attend_varia
             variants->of[variants->count++] =
                 (struct attend_variant){.compute = TSA_COMPUTE_MIXED, .exact_degrees = e};
     variants->of[variants->count++] = (struct attend_variant){
-        .compute = TSA_COMPUTE_F32, .exact_degrees = (unsigned)options->terms};
+        .compute = TSA_COMPUTE_EXACT, .exact_degrees = (unsigned)options->terms};
     for (size_t i = 0; i < variants->count; i++)
         variants->of[i].seconds = INFINITY;
 }
@@ -131,7 +131,7 @@ int attend_variants(const struct attend *a, struct attend_variants *variants)
     struct tsa_options options;
     attend_plan_options(a, &options);
     variants->count = 0;
-    if (a->options.compute == TSA_COMPUTE_F32 || options.dtype != TSA_F32)
+    if (a->options.compute == TSA_COMPUTE_EXACT || options.dtype != TSA_F32)
         return CMD_OK;
     struct outputs outputs = {.count = a->batch * a->heads * a->queries * a->value_dim};
     size_t room = outputs.count > 0 ? outputs.count : 1;

@@ -49,7 +49,7 @@ static int marked_outputs(const struct attend *a, double c0, double **rows)
     double coefficients[TSA_MAX_TERMS], zero = 0;
     attend_plan_options(a, &options);
     options.dtype = TSA_F64;
-    options.compute = TSA_COMPUTE_F32;
+    options.compute = TSA_COMPUTE_EXACT;
     options.value_dim = 1;
     if (a->options.coefficient_count > 0) {
         for (size_t m = 0; m < a->options.terms; m++)

@@ -216,7 +216,7 @@ int cmd_size(int argc, char **argv)
     if (options.head_dim == 0 || options.value_dim == 0)
         return cmd_usage("--%s: missing; wanted an integer of at least 1",
                          options.head_dim == 0 ? "head-dim" : "value-dim");
-    if (exact_degrees_given && options.compute == TSA_COMPUTE_F32)
+    if (exact_degrees_given && options.compute == TSA_COMPUTE_EXACT)
         return cmd_usage("--exact-degrees: goes with --compute mixed or fastest only");
     if (options.kv_heads == 0)
         options.kv_heads = options.heads;

@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: MIT */
+/* struct tsa_batch: versions of the struct, contradictions, tensors that a call does not use, widths,
+ * and slots beside packed and padded sequences, bit by bit against calls for one sequence. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "run.h"
+
+enum { SEQUENCES = 4, TOKENS = 21, HEADS = 4, WIDTH = 5, VALUES = 7 };
+
+struct desk {
+    struct problem p;
+    struct run r;
+    struct tsa_error err;
+};
+
+static void desk_begin(struct desk *d, enum tsa_dtype dtype)
+{
+    const struct shape shape = {WIDTH,       VALUES,    3,      8,     HEADS,
+                                2,           SEQUENCES, TOKENS, dtype, TSA_NORMALIZE_L2,
+                                COEF_TAYLOR, TEMP_TWO};
+    problem_make(&d->p, &shape, 77);
+    run_begin(&d->r, &d->p, NULL, 1, 0);
+}
+
+static void desk_end(struct desk *d)
+{
+    run_end(&d->r);
+    problem_free(&d->p);
+}
+
+/* All that a call may need; .o is where run.c keeps outputs. */
+static struct tsa_batch whole(const struct desk *d)
+{
+    return *BATCH(.states = d->r.states, .count = SEQUENCES, .tokens = TOKENS, .q = d->p.q,
+                  .k = d->p.k, .v = d->p.v, .o = d->r.out);
+}
+
+typedef enum tsa_status (*call)(const struct tsa_plan *, const struct tsa_batch *,
+                                struct tsa_workspace *, struct tsa_error *);
+static enum tsa_status prefill(const struct tsa_plan *p, const struct tsa_batch *b,
+                               struct tsa_workspace *w, struct tsa_error *e)
+{
+    return tsa_prefill(p, b, w, e);
+}
+static enum tsa_status decode(const struct tsa_plan *p, const struct tsa_batch *b,
+                              struct tsa_workspace *w, struct tsa_error *e)
+{
+    return tsa_decode(p, b, w, e);
+}
+static enum tsa_status absorb(const struct tsa_plan *p, const struct tsa_batch *b,
+                              struct tsa_workspace *w, struct tsa_error *e)
+{
+    return tsa_absorb(p, b, w, e);
+}
+static enum tsa_status query(const struct tsa_plan *p, const struct tsa_batch *b,
+                             struct tsa_workspace *w, struct tsa_error *e)
+{
+    return tsa_query(p, b, w, e);
+}
+static const call calls[] = {prefill, decode, absorb, query};
+enum { CALLS = sizeof calls / sizeof *calls };
+
+/* The call fails with this status and argument, and no state has tokens after it. */
+static void refused(struct desk *d, call function, const struct tsa_batch *batch,
+                    enum tsa_status want, const char *argument)
+{
+    memset(&d->err, 0x5a, sizeof d->err);
+    const enum tsa_status got = function(d->r.plan, batch, NULL, &d->err);
+    ck_assert_msg(got == want, "%s, wanted %s for %s: %s", tsa_status_string(got),
+                  tsa_status_string(want), argument, d->err.text);
+    ck_assert_int_eq(d->err.status, want);
+    ck_assert_str_eq(d->err.argument, argument);
+    for (size_t b = 0; b < SEQUENCES; b++)
+        ck_assert_uint_eq(tsa_state_tokens(d->r.states[b], 0), 0);
+}
+
+START_TEST(sizes)
+{
+    struct tsa_batch batch;
+    struct desk d;
+    desk_begin(&d, TSA_F32);
+    memset(&batch, 0x5a, sizeof batch);
+    ck_assert_int_eq(tsa_batch_init(&batch, sizeof batch), TSA_OK);
+    ck_assert_mem_eq(&batch, BATCH(.tokens = 0), sizeof batch);
+    ck_assert_int_eq(tsa_batch_init(NULL, sizeof batch), TSA_EINVAL);
+    const size_t wrong[] = {0, 1, sizeof batch - 1, sizeof batch - 8, sizeof batch + 8, SIZE_MAX};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        ck_assert_int_eq(tsa_batch_init(&batch, wrong[i]), TSA_EINVAL);
+        batch = whole(&d);
+        batch.size = wrong[i];
+        for (size_t c = 0; c < CALLS; c++)
+            refused(&d, calls[c], &batch, TSA_EINVAL, "size");
+    }
+    for (size_t c = 0; c < CALLS; c++)
+        refused(&d, calls[c], NULL, TSA_EINVAL, "batch");
+    batch = whole(&d);
+    batch.reserved[3] = &d;
+    for (size_t c = 0; c < CALLS; c++)
+        refused(&d, calls[c], &batch, TSA_EINVAL, "batch");
+    desk_end(&d);
+}
+END_TEST
+
+START_TEST(contradictions)
+{
+    const int64_t offsets[SEQUENCES + 1] = {0, 1, 2, 3, 4}, lengths[SEQUENCES] = {1, 1, 1, 1};
+    struct desk d;
+    desk_begin(&d, TSA_F32);
+    for (size_t c = 0; c < CALLS; c++) {
+        struct tsa_batch batch = whole(&d);
+        batch.offsets = offsets;
+        batch.lengths = lengths;
+        refused(&d, calls[c], &batch, TSA_EINVAL, "lengths");
+        batch = whole(&d);
+        batch.gate = d.p.v;
+        refused(&d, calls[c], &batch, TSA_EUNSUPPORTED, "gate");
+        batch = whole(&d);
+        batch.value_gate = d.p.v;
+        refused(&d, calls[c], &batch, TSA_EUNSUPPORTED, "value_gate");
+    }
+    for (int i = 0; i < 2; i++) { /* as many rows of every sequence */
+        struct tsa_batch batch = whole(&d);
+        batch.tokens = 1;
+        batch.offsets = offsets;
+        refused(&d, i ? decode : query, &batch, TSA_EINVAL, "offsets");
+        batch.offsets = NULL;
+        batch.lengths = lengths;
+        refused(&d, i ? decode : query, &batch, TSA_EINVAL, "lengths");
+    }
+    struct tsa_batch batch = whole(&d);
+    batch.tokens = 2;
+    refused(&d, decode, &batch, TSA_EINVAL, "tokens");
+    ck_assert_int_eq(d.err.wanted, 1);
+    ck_assert_int_eq(d.err.found, 2);
+    for (size_t tokens = 0; tokens < 2; tokens++) { /* both mean one */
+        batch.tokens = tokens;
+        ok(tsa_decode(d.r.plan, &batch, NULL, &d.err), &d.err);
+        ck_assert_uint_eq(tsa_state_tokens(d.r.states[3], 0), 1 + tokens);
+    }
+    desk_end(&d);
+}
+END_TEST
+
+START_TEST(widths)
+{
+    struct desk d;
+    desk_begin(&d, TSA_F32);
+    for (int i = 0; i < 4; i++) {
+        static const char *const name[] = {"q", "k", "v", "o"};
+        struct tsa_batch batch = whole(&d);
+        struct tsa_tensor *const tensor[] = {&batch.q, &batch.k, &batch.v, &batch.o};
+        const size_t width = i < 2 ? WIDTH : VALUES;
+        for (size_t wrong = width - 1; wrong <= width + 1; wrong += 2) {
+            tensor[i]->width = wrong;
+            refused(&d, prefill, &batch, TSA_EINVAL, name[i]);
+            ck_assert_int_eq(d.err.wanted, (int64_t)width);
+            ck_assert_int_eq(d.err.found, (int64_t)wrong);
+            batch.tokens = 0; /* no rows are needed to see it */
+            refused(&d, prefill, &batch, TSA_EINVAL, name[i]);
+            batch.tokens = TOKENS;
+        }
+    }
+    struct tsa_batch batch = whole(&d);
+    batch.q.width = batch.k.width = WIDTH;
+    batch.v.width = batch.o.width = VALUES;
+    ok(tsa_prefill(d.r.plan, &batch, NULL, &d.err), &d.err);
+    desk_end(&d);
+}
+END_TEST
+
+/* What a call does not use may be anything; what it needs may not be missing, if there are rows. */
+START_TEST(unused_tensors)
+{
+    struct desk d;
+    desk_begin(&d, TSA_F64);
+    const struct tsa_tensor wild = {.data = &d, .dtype = (enum tsa_dtype)99, .width = 1};
+    struct tsa_batch batch = whole(&d);
+    batch.q = batch.o = wild;
+    ok(tsa_absorb(d.r.plan, &batch, NULL, &d.err), &d.err);
+    batch = whole(&d);
+    batch.k = batch.v = wild;
+    ok(tsa_query(d.r.plan, &batch, NULL, &d.err), &d.err);
+    for (size_t b = 0; b < SEQUENCES; b++)
+        ok(tsa_state_reset(d.r.plan, d.r.states[b], &d.err), &d.err);
+    for (int i = 0; i < 4; i++) {
+        static const char *const name[] = {"q", "k", "v", "o"};
+        batch = whole(&d);
+        struct tsa_tensor *const tensor[] = {&batch.q, &batch.k, &batch.v, &batch.o};
+        memset(tensor[i], 0, sizeof *tensor[i]);
+        refused(&d, prefill, &batch, TSA_EINVAL, name[i]);
+        if (i == 1 || i == 2)
+            refused(&d, absorb, &batch, TSA_EINVAL, name[i]);
+        else
+            refused(&d, query, &batch, TSA_EINVAL, name[i]);
+    }
+    const struct tsa_batch nothing = *BATCH(.states = d.r.states, .count = SEQUENCES);
+    ok(tsa_prefill(d.r.plan, &nothing, NULL, &d.err), &d.err);
+    ok(tsa_absorb(d.r.plan, &nothing, NULL, &d.err), &d.err);
+    ok(tsa_query(d.r.plan, &nothing, NULL, &d.err), &d.err);
+    desk_end(&d);
+}
+END_TEST
+
+/* -- slots ------------------------------------------------------------------------------------- */
+
+static const int64_t slots[] = {2, 0, 3}, lengths[] = {TOKENS, 3, 17};
+enum { LISTED = sizeof slots / sizeof *slots };
+
+/* What a call for one sequence each gives: states and outputs of another run. */
+static void one_by_one(struct run *alone, const struct problem *p)
+{
+    struct tsa_error err;
+    for (size_t i = 0; i < LISTED; i++) {
+        const size_t s = (size_t)slots[i];
+        ok(tsa_prefill(alone->plan,
+                       BATCH(.states = alone->states + s, .count = 1, .tokens = (size_t)lengths[i],
+                             .q = from_batch(p->q, s), .k = from_batch(p->k, s),
+                             .v = from_batch(p->v, s), .o = from_batch(alone->out, s)),
+                       NULL, &err),
+           &err);
+    }
+}
+
+static void assert_same(const struct desk *d, const struct run *alone, const char *what)
+{
+    for (size_t s = 0; s < SEQUENCES; s++)
+        assert_equal(d->r.plan, d->r.states[s], alone->states[s], true);
+    assert_bits(d->r.o, alone->o, d->p.shape.dtype, d->p.o_count, what);
+}
+
+/* Padded sequences in slots: lengths go by place in the list, rows and states by slot. */
+START_TEST(padded_slots)
+{
+    struct desk d;
+    struct run alone;
+    desk_begin(&d, _i == 0 ? TSA_F32 : TSA_F64);
+    run_begin(&alone, &d.p, NULL, 1, 0);
+    one_by_one(&alone, &d.p);
+    struct tsa_batch batch = whole(&d);
+    batch.count = LISTED;
+    batch.slots = slots;
+    batch.lengths = lengths;
+    ok(tsa_prefill(d.r.plan, &batch, NULL, &d.err), &d.err);
+    assert_same(&d, &alone, "padded");
+    const int64_t twice[] = {1, 2, 1};
+    batch.slots = twice;
+    ck_assert_int_eq(tsa_absorb(d.r.plan, &batch, NULL, &d.err), TSA_EINVAL);
+    ck_assert_str_eq(d.err.argument, "slots");
+    assert_same(&d, &alone, "refused");
+    /* queries of some states: of those that have tokens */
+    batch = whole(&d);
+    batch.count = LISTED;
+    batch.slots = slots;
+    ok(tsa_query(d.r.plan, &batch, NULL, &d.err), &d.err);
+    for (size_t i = 0; i < LISTED; i++) {
+        const size_t s = (size_t)slots[i];
+        ok(tsa_query(alone.plan,
+                     BATCH(.states = alone.states + s, .count = 1, .tokens = TOKENS,
+                           .q = from_batch(d.p.q, s), .o = from_batch(alone.out, s)),
+                     NULL, &d.err),
+           &d.err);
+    }
+    assert_same(&d, &alone, "queries");
+    const int64_t empty[] = {2, 1};
+    batch.slots = empty;
+    batch.count = 2;
+    ck_assert_int_eq(tsa_query(d.r.plan, &batch, NULL, &d.err), TSA_EINVAL);
+    ck_assert_int_eq(d.err.sequence, 1); /* the slot, not its place */
+    run_end(&alone);
+    desk_end(&d);
+}
+END_TEST
+
+/* Packed sequences into the states of slots; the rows lie one after another. */
+START_TEST(packed_slots)
+{
+    struct desk d;
+    struct run alone;
+    desk_begin(&d, _i == 0 ? TSA_F32 : TSA_F64);
+    run_begin(&alone, &d.p, NULL, 1, 0);
+    one_by_one(&alone, &d.p);
+    const struct shape *s = &d.p.shape;
+    const struct tsa_tensor *from[] = {&d.p.q, &d.p.k, &d.p.v};
+    struct tsa_tensor packed[3];
+    int64_t offsets[LISTED + 1] = {0};
+    for (size_t i = 0; i < LISTED; i++)
+        offsets[i + 1] = offsets[i] + lengths[i];
+    const size_t rows = (size_t)offsets[LISTED], elem = dtype_size(s->dtype);
+    for (int j = 0; j < 3; j++) {
+        const size_t heads = j == 0 ? s->heads : s->kv_heads, width = j == 2 ? s->dv : s->d;
+        packed[j] = dense(make_zeros(heads * rows * width, s->dtype), s->dtype, heads, rows, width);
+        for (size_t i = 0; i < LISTED; i++)
+            for (size_t h = 0; h < heads; h++)
+                memcpy((char *)packed[j].data + (h * rows + (size_t)offsets[i]) * width * elem,
+                       (const char *)from[j]->data +
+                           (((size_t)slots[i] * heads + h) * TOKENS) * width * elem,
+                       (size_t)lengths[i] * width * elem);
+    }
+    void *o = make_zeros(s->heads * rows * s->dv, s->dtype);
+    ok(tsa_prefill(d.r.plan,
+                   BATCH(.states = d.r.states, .count = LISTED, .slots = slots, .offsets = offsets,
+                         .q = packed[0], .k = packed[1], .v = packed[2],
+                         .o = dense(o, s->dtype, s->heads, rows, s->dv)),
+                   NULL, &d.err),
+       &d.err);
+    for (size_t i = 0; i < LISTED; i++)
+        for (size_t h = 0; h < s->heads; h++)
+            memcpy((char *)d.r.o + (((size_t)slots[i] * s->heads + h) * TOKENS) * s->dv * elem,
+                   (char *)o + (h * rows + (size_t)offsets[i]) * s->dv * elem,
+                   (size_t)lengths[i] * s->dv * elem);
+    assert_same(&d, &alone, "packed");
+    for (int j = 0; j < 3; j++)
+        free(packed[j].data);
+    free(o);
+    run_end(&alone);
+    desk_end(&d);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("batch");
+    TCase *refusals = add_case(suite, "refusals"), *lists = add_case(suite, "slots");
+    tcase_add_test(refusals, sizes);
+    tcase_add_test(refusals, contradictions);
+    tcase_add_test(refusals, widths);
+    tcase_add_test(refusals, unused_tensors);
+    tcase_add_loop_test(lists, padded_slots, 0, 2);
+    tcase_add_loop_test(lists, packed_slots, 0, 2);
+    return run_suite(suite);
+}
