@@ -98,7 +98,6 @@ static void assert_untouched(const struct desk *s)
         assert_untouched(s);                                                                       \
     } while (0)
 
-
 /* -- options ----------------------------------------------------------------------------------- */
 
 static void refuse_options(const struct tsa_options *options, enum tsa_status want,

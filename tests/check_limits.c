@@ -162,8 +162,8 @@ START_TEST(large_products)
         double *sums = export_all(plan, st[0], 0, &count);
         for (size_t j = 0; j < count; j++)
             CHECK(isfinite(sums[j]), "sum %zu is not finite", j);
-        ok(tsa_query(plan, BATCH(.states = st, .count = 1, .tokens = 1, .q = small.q, .o = o),
-                     NULL, &err),
+        ok(tsa_query(plan, BATCH(.states = st, .count = 1, .tokens = 1, .q = small.q, .o = o), NULL,
+                     &err),
            &err);
         for (size_t c = 0; c < V; c++)
             CHECK(get(out, dtype, c) == 1, "column %zu is not 1", c);

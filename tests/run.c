@@ -136,3 +136,118 @@ void feed_views(struct run *r, const struct tsa_tensor *q, const struct tsa_tens
     strided_read(o, r->o);
     check_run(r, "strided views");
 }
+
+/* Absorb some tokens; the rest with outputs. The rows in between have none: take the model's. */
+static void absorb_first(struct run *r, enum verb verb)
+{
+    const struct shape *s = &r->p->shape;
+    const size_t n = s->tokens, row = s->dv * dtype_size(s->dtype), cut = n - n / 3;
+    feed(r, ABSORB, 0, s->batch, 0, cut);
+    feed(r, verb, 0, s->batch, cut, n);
+    for (size_t h = 0; h < s->batch * s->heads; h++)
+        memcpy((char *)r->o + h * n * row, (char *)r->p->o + h * n * row, cut * row);
+    check_run(r, "absorb, then outputs");
+}
+
+void feed_by_rung(struct run *r, size_t rung)
+{
+    const struct shape *s = &r->p->shape;
+    const size_t c = s->chunk, n = s->tokens;
+    const size_t piece[] = {n, 1, 3, 7, c > 1 ? c - 1 : 2, c, c + 1, 2 * c + 3};
+    const size_t pieces = sizeof piece / sizeof *piece;
+    if (rung < pieces) {
+        feed_pieces(r, PREFILL, piece[rung]);
+        check_run(r, "pieces");
+        return;
+    }
+    switch (rung - pieces) {
+    case 0:
+        feed_pieces(r, DECODE, n);
+        check_run(r, "token by token");
+        break;
+    case 1:
+        feed_pieces(r, ABSORB, c + 2);
+        check_states(r, "absorbed in pieces");
+        break;
+    case 2:
+        for (size_t b = 0; b < s->batch; b++)
+            feed(r, PREFILL, b, b + 1, 0, n);
+        check_run(r, "one sequence at a time");
+        break;
+    case 3:
+        absorb_first(r, DECODE);
+        break;
+    default:
+        absorb_first(r, PREFILL);
+    }
+}
+
+void check_team(const struct problem *p, const char *isa, int team, size_t wave)
+{
+    const size_t n = p->shape.tokens, batch = p->shape.batch;
+    struct run r;
+    run_begin(&r, p, isa, team, wave);
+    if (wave == 2)
+        feed_pieces(&r, PREFILL, 3 * p->shape.chunk + 2);
+    else
+        feed(&r, PREFILL, 0, batch, 0, n);
+    check_run(&r, "prefill by a team");
+    run_end(&r);
+    run_begin(&r, p, isa, team, wave);
+    if (wave == 0) {
+        feed(&r, DECODE, 0, batch, 0, n);
+        check_run(&r, "decode by a team");
+    } else { /* one sequence, so that one kv head may have the whole team */
+        for (size_t b = 0; b < batch; b++) {
+            feed(&r, ABSORB, b, b + 1, 0, 3);
+            feed(&r, ABSORB, b, b + 1, 3, n);
+        }
+        check_states(&r, "absorb by a team");
+    }
+    run_end(&r);
+}
+
+/* -- models of states, token by token ------------------------------------------------------------- */
+
+struct model_head **heads_new(const struct model *m)
+{
+    struct model_head **head = calloc(m->kv_heads, sizeof(struct model_head *));
+    for (size_t g = 0; g < m->kv_heads; g++)
+        head[g] = model_head_new(m);
+    return head;
+}
+
+void heads_copy(const struct model *m, struct model_head *const *to, struct model_head *const *from)
+{
+    for (size_t g = 0; g < m->kv_heads; g++)
+        model_head_copy(m, to[g], from[g]);
+}
+
+void heads_merge(const struct model *m, struct model_head *const *to,
+                 struct model_head *const *from)
+{
+    for (size_t g = 0; g < m->kv_heads; g++)
+        model_merge(m, to[g], from[g]);
+}
+
+void heads_free(const struct model *m, struct model_head **head)
+{
+    for (size_t g = 0; g < m->kv_heads; g++)
+        model_head_free(head[g]);
+    free(head);
+}
+
+void model_token(const struct model *m, struct model_head *const *head, const struct problem *p,
+                 size_t b, size_t t, float *want)
+{
+    const size_t group = m->heads / m->kv_heads, n = p->shape.tokens;
+    for (size_t g = 0; g < m->kv_heads; g++) {
+        const size_t row = (b * m->kv_heads + g) * n + t;
+        model_append(m, head[g], (float *)p->k.data + row * m->d, (float *)p->v.data + row * m->dv);
+        for (size_t h = g * group; want != NULL && h < (g + 1) * group; h++) {
+            const size_t at = (b * m->heads + h) * n + t;
+            model_query(m, head[g], h, (float *)p->q.data + at * m->d, want + at * m->dv);
+        }
+        model_fold(m, head[g]);
+    }
+}

@@ -35,4 +35,25 @@ void check_states(struct run *r, const char *what);
 /* Outputs and states. */
 void check_run(struct run *r, const char *what);
 
+/* The ladder of cuttings: rung 0 is all tokens in one call, then pieces of several lengths, token by
+ * token, absorbed, one sequence at a time, absorbed first. Checked against the model. */
+enum { RUNGS = 13 };
+void feed_by_rung(struct run *r, size_t rung);
+/* Prefill, then decode or absorb, by a team of threads. `wave` small, and more threads than heads:
+ * one item then has the whole team. */
+void check_team(const struct problem *p, const char *isa, int team, size_t wave);
+
+/* -- models of states, token by token (f32) ---------------------------------------------------- */
+
+/* A model of each kv head. */
+struct model_head **heads_new(const struct model *m);
+void heads_copy(const struct model *m, struct model_head *const *to,
+                struct model_head *const *from);
+void heads_merge(const struct model *m, struct model_head *const *to,
+                 struct model_head *const *from);
+void heads_free(const struct model *m, struct model_head **head);
+/* Token t of sequence b of the problem; outputs, if wanted, in their place of a dense array. */
+void model_token(const struct model *m, struct model_head *const *head, const struct problem *p,
+                 size_t b, size_t t, float *want);
+
 #endif
