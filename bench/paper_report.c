@@ -492,7 +492,7 @@ static bool write_json(const char *out, json_t *root)
 static void print_summary(const char *out, const struct paper_experiment *experiments, size_t count,
                           const struct tally *tally)
 {
-    char a[CMD_NUMBER_TEXT], b[CMD_NUMBER_TEXT], text[256];
+    char a[CMD_NUMBER_TEXT], b[CMD_NUMBER_TEXT], text[256], folder[CMD_PLAIN_TEXT];
     for (size_t i = 0; i < count; i++) {
         const struct paper_experiment *e = &experiments[i];
         printf("%d. %s\n", e->number, e->title);
@@ -507,7 +507,7 @@ static void print_summary(const char *out, const struct paper_experiment *experi
         }
     }
     tally_text(tally, text, sizeof text);
-    printf("\n%s\n%s/paper.html\n", text, out);
+    printf("\n%s\n%s/paper.html\n", text, cmd_plain_text(out, folder, sizeof folder));
 }
 
 /* Draw what can be drawn; false if a file cannot be written. */

@@ -76,8 +76,9 @@ TSA_INLINE void decode_tile(const int rows, const int nv, const int with_den,
     X(1, 1)                                                                                        \
     X(1, 2)                                                                                        \
     X(1, 3)                                                                                        \
-    X(1, 4) X(1, 5) X(1, 6) X(1, 7) X(1, 8) X(2, 1) X(2, 2) X(2, 3) X(2, 4) X(4, 1) X(4, 2)        \
-        X(4, 3) X(4, 4) X(8, 1) X(8, 2)
+    X(1, 4)                                                                                        \
+    X(1, 5) X(1, 6) X(1, 7) X(1, 8) X(2, 1) X(2, 2) X(2, 3) X(2, 4) X(4, 1) X(4, 2) X(4, 3)        \
+        X(4, 4) X(8, 1) X(8, 2)
 #define X(rows, nv)                                                                                \
     static void TSA_NAME(decode_##rows##x##nv)(const struct decode_args *q, size_t col)            \
     {                                                                                              \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Makes, changes and compares .npy files for tests/command.sh, with a reader and a writer of its
+/* Makes, changes and compares .npy files for tests/command*.sh, with a reader and a writer of its
  * own. It trusts what it reads. */
 #include <math.h>
 #include <stdint.h>

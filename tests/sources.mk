@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
 # Programs on Check, each one tests/check_<name>.c with the shared helpers; and scripts.
-TSA_CHECKS = tests/check_api tests/check_batch tests/check_bits tests/check_contract tests/check_exact \
-	tests/check_facts tests/check_half tests/check_host tests/check_kernels_bf16 \
-	tests/check_kernels_f32 tests/check_kernels_f64 tests/check_limits tests/check_mixed tests/check_mixed_states \
-	tests/check_paper tests/check_ragged tests/check_softmax tests/check_state \
-	tests/check_threads tests/check_turns tests/check_views
-TSA_SHELL_TESTS = tests/command.sh tests/exports.sh
+TSA_CHECKS = tests/check_api tests/check_batch tests/check_bits tests/check_contract \
+	tests/check_exact tests/check_facts tests/check_half tests/check_host tests/check_kernels_bf16 \
+	tests/check_kernels_f32 tests/check_kernels_f64 tests/check_limits tests/check_mixed \
+	tests/check_mixed_states tests/check_paper tests/check_ragged tests/check_softmax \
+	tests/check_state tests/check_threads tests/check_turns tests/check_views
+TSA_SHELL_TESTS = tests/command.sh tests/command_bench.sh tests/command_files.sh tests/exports.sh
 TSA_TEST_SUPPORT = tests/bf16.h tests/half_model.h tests/kcheck.h tests/kernels_features_tmpl.h \
 	tests/kernels_half_tmpl.h tests/kernels_model_tmpl.h tests/kernels_monomials_tmpl.h \
 	tests/kernels_products_tmpl.h tests/kernels_rows_tmpl.h tests/kernels_softmax_tmpl.h \
@@ -33,7 +33,7 @@ check_PROGRAMS += tests/npy_tool
 tests_npy_tool_SOURCES = tests/npy_tool.c tests/half_model.h
 tests_npy_tool_LDADD =
 TESTS = tests/header $(TSA_SHELL_TESTS)
-EXTRA_DIST += $(TSA_SHELL_TESTS) tests/cross.sh tests/exports.list tests/README
+EXTRA_DIST += $(TSA_SHELL_TESTS) tests/command_lib.sh tests/cross.sh tests/exports.list tests/README
 
 if HAVE_CHECK
 check_LTLIBRARIES = tests/libsupport.la

@@ -6,13 +6,18 @@
 
 #include "attend.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cmd.h"
 #include "output.h"
+
+#define WARNINGS 2
+#define WARNING_TEXT 400
 
 /* What is printed. */
 struct results {
@@ -21,8 +26,9 @@ struct results {
     double seconds;
     double relative_l2, max_abs;     /* with --compare */
     struct attend_variants variants; /* with --compare */
-    struct attend_report *reports;   /* with --report */
-    char warning[256];               /* "": none */
+    struct attend_report *reports;   /* with --report, unless the problem is empty */
+    size_t report_count;
+    char warnings[WARNINGS][WARNING_TEXT]; /* "": none */
 };
 
 void attend_plan_options(const struct attend *a, struct tsa_options *options)
@@ -44,6 +50,10 @@ void attend_plan_options(const struct attend *a, struct tsa_options *options)
     options->compute = o->compute;
     if (o->exact_degrees_given)
         options->exact_degrees = o->exact_degrees;
+    if (attend_is_empty(a)) {
+        options->head_dim = options->value_dim = 1;
+        options->heads = options->kv_heads = 1;
+    }
 }
 
 /* What the products were computed in. */
@@ -168,6 +178,17 @@ static double mixed_error(const struct attend *a, const struct results *r, size_
            attend_high_share(a, tsa_plan_exact_degrees(r->plan), r->reports[head].largest);
 }
 
+static void add_warnings(json_t *root, const struct results *r)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < WARNINGS; i++)
+        if (r->warnings[i][0] != '\0')
+            json_array_append_new(list, json_string(r->warnings[i]));
+    if (json_array_size(list) > 0)
+        json_object_set(root, "warnings", list);
+    json_decref(list);
+}
+
 static int print_json(const struct attend *a, const struct results *r)
 {
     const struct attend_options *o = &a->options;
@@ -189,7 +210,7 @@ static int print_json(const struct attend *a, const struct results *r)
         json_object_set_new(root, "mixed", attend_variants_json(&r->variants));
     if (root != NULL && o->report) {
         json_t *heads = json_array();
-        for (size_t h = 0; h < a->heads; h++) {
+        for (size_t h = 0; h < r->report_count; h++) {
             json_t *head = json_pack("{s:I, s:I, s:I, s:I, s:o, s:o}", "head", (json_int_t)h,
                                      "rows", (json_int_t)r->reports[h].rows, "nonpositive",
                                      (json_int_t)r->reports[h].nonpositive, "near_zero",
@@ -203,8 +224,8 @@ static int print_json(const struct attend *a, const struct results *r)
         }
         json_object_set_new(root, "report", heads);
     }
-    if (root != NULL && r->warning[0] != '\0')
-        json_object_set_new(root, "warnings", json_pack("[s]", r->warning));
+    if (root != NULL)
+        add_warnings(root, r);
     return cmd_json_print(root);
 }
 
@@ -214,7 +235,7 @@ static void print_report(const struct attend *a, const struct results *r)
     printf("\nreport: denominators (in f64) and scores of each head\n"
            "  head        rows       <= 0     near 0   smallest/key   largest |q||k|/a%s\n",
            mixed ? "   mixed error" : "");
-    for (size_t h = 0; h < a->heads; h++) {
+    for (size_t h = 0; h < r->report_count; h++) {
         const struct attend_report *p = &r->reports[h];
         printf("  %4zu %11zu %10zu %10zu   %12.5g   %16.5g", h, p->rows, p->nonpositive,
                p->near_zero, p->smallest_mean, p->largest);
@@ -231,9 +252,9 @@ static int print_text(const struct attend *a, const struct results *r)
 {
     const struct attend_options *o = &a->options;
     const size_t shape[NPY_MAX_RANK] = {a->batch, a->heads, a->queries, a->value_dim};
-    char text[NPY_SHAPE_TEXT];
-    printf("output     %s, %s, %s\n", o->o, cmd_dtype_name(o->dtype),
-           npy_shape_text(a->rank, shape + NPY_MAX_RANK - a->rank, text));
+    char text[NPY_SHAPE_TEXT], path[CMD_PLAIN_TEXT];
+    printf("output     %s, %s, %s\n", cmd_plain_text(o->o, path, sizeof path),
+           cmd_dtype_name(o->dtype), npy_shape_text(a->rank, shape + NPY_MAX_RANK - a->rank, text));
     if (o->softmax)
         printf("method     softmax, temperature %g, ", o->temperature);
     else
@@ -263,44 +284,78 @@ static int print_text(const struct attend *a, const struct results *r)
 /* -- the whole -------------------------------------------------------------------------------- */
 
 /* A mixed plan is for scores that are small. */
-static void warn_of_scores(const struct attend *a, struct results *r)
+static void check_mixed(const struct attend *a, struct results *r)
 {
     size_t worst = 0;
-    for (size_t h = 1; h < a->heads; h++)
+    if (tsa_plan_compute(r->plan) != TSA_COMPUTE_MIXED || r->report_count == 0)
+        return;
+    for (size_t h = 1; h < r->report_count; h++)
         if (r->reports[h].largest > r->reports[worst].largest)
             worst = h;
     const struct attend_report *p = &r->reports[worst];
     const unsigned exact = tsa_plan_exact_degrees(r->plan);
-    if (tsa_plan_compute(r->plan) != TSA_COMPUTE_MIXED || !(p->largest > ATTEND_LARGE_SCORE))
+    if (!(p->largest > ATTEND_LARGE_SCORE))
         return;
-    snprintf(r->warning, sizeof r->warning,
+    snprintf(r->warnings[0], WARNING_TEXT,
              "mixed: |q||k|/a reaches %.4g in head %zu, where degrees from %u on, which have bf16 "
              "operands, are up to %.3g %% of a weight; expect relative errors of %.1g and more: "
              "use --compute f32",
              p->largest, worst, exact, 100 * attend_high_share(a, exact, p->largest),
              mixed_error(a, r, worst));
-    cmd_warn("%s", r->warning);
 }
 
-static int attend_problem(struct attend *a, struct output *output, struct results *results)
+static int report(const struct attend *a, struct results *results)
 {
+    results->reports = calloc(a->heads, sizeof *results->reports);
+    if (results->reports == NULL)
+        return cmd_fail("--report: no memory for %zu heads", a->heads);
+    results->report_count = a->heads;
+    return attend_report(a, results->reports);
+}
+
+static int compute(const struct attend *a, struct results *results)
+{
+    if (attend_is_empty(a))
+        return CMD_OK;
     int code = run(a, results->plan, a->options.softmax, a->to, results);
     if (code == CMD_OK && a->options.compare)
         code = compare(a, results);
     if (code == CMD_OK && a->options.compare)
         code = attend_variants(a, &results->variants);
-    if (code == CMD_OK && a->options.report) {
-        results->reports = calloc(a->heads, sizeof *results->reports);
-        code = results->reports != NULL ? attend_report(a, results->reports)
-                                        : cmd_fail("--report: no memory for %zu heads", a->heads);
-        if (code == CMD_OK)
-            warn_of_scores(a, results);
+    if (code == CMD_OK && a->options.report)
+        code = report(a, results);
+    if (code == CMD_OK) {
+        check_mixed(a, results);
+        attend_check_range(a, results->warnings[1], WARNING_TEXT);
     }
+    return code;
+}
+
+/* Standard output holds the array, and can hold nothing else: text goes to standard error. */
+static int move_text(void)
+{
+    fflush(stdout);
+    return dup2(STDERR_FILENO, STDOUT_FILENO) >= 0
+               ? CMD_OK
+               : cmd_fail("standard error: %s", strerror(errno));
+}
+
+static int attend_problem(struct attend *a, struct output *output, struct results *results)
+{
+    const bool to_stdout = output_is_stdout(a->options.o);
+    if (!output_open(output, a->options.o))
+        return CMD_FAILURE;
+    int code = compute(a, results);
     if (code == CMD_OK)
         code = write_output(a, output);
-    if (code == CMD_OK)
-        code = a->options.json ? print_json(a, results) : print_text(a, results);
-    return code;
+    if (code == CMD_OK && to_stdout)
+        code = move_text();
+    if (code != CMD_OK)
+        return code;
+    for (size_t i = 0; i < WARNINGS; i++)
+        if (results->warnings[i][0] != '\0')
+            cmd_warn("%s", results->warnings[i]);
+    return a->options.json ? print_json(a, results) : print_text(a, results);
 }
 
 int cmd_attend(int argc, char **argv)
@@ -320,8 +375,6 @@ int cmd_attend(int argc, char **argv)
         code = cmd_plan(&options, &plan);
         results.plan = plan;
     }
-    if (code == CMD_OK && !output_open(&output, a.options.o))
-        code = CMD_FAILURE;
     if (code == CMD_OK)
         code = attend_problem(&a, &output, &results);
     output_discard(&output);

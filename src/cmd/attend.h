@@ -26,7 +26,7 @@ struct attend_options {
     bool exact_degrees_given; /* else the library's default */
     double coefficients[TSA_MAX_TERMS];
     size_t coefficient_count; /* 0: Taylor's */
-    bool softmax, noncausal, compare, report, json;
+    bool softmax, noncausal, compare, report, json, force;
 };
 
 /* The problem in the files. */
@@ -39,7 +39,10 @@ struct attend {
     size_t out_bytes;
 };
 
-/* What the plan for the problem is made from; change it as needed. */
+/* Is there no output to compute? Then nothing is, whatever the other dimensions. */
+bool attend_is_empty(const struct attend *attend);
+/* What the plan for the problem is made from; change it as needed. For an empty problem it is of
+ * the smallest shape, and only to check the other options. */
 void attend_plan_options(const struct attend *attend, struct tsa_options *options);
 /* The problem as a feed without outputs. */
 struct feed attend_feed(const struct attend *attend, const struct tsa_plan *plan,
@@ -56,11 +59,18 @@ int attend_load(struct attend *attend);
 struct tsa_tensor attend_tensor(void *data, enum tsa_dtype dtype, size_t heads, size_t tokens,
                                 size_t width);
 
+/* -- range.c --------------------------------------------------------------------------------- */
+
+/* Largest |q_t| |k_i| / a over the pairs that meet in one head, after normalisation. */
+double attend_largest_score(const struct attend *attend, size_t sequence, size_t head);
+/* A text for the user if scores may be beyond what the series is good for, else "". */
+void attend_check_range(const struct attend *attend, char *warning, size_t size);
+
 /* -- report.c -------------------------------------------------------------------------------- */
 
 /* One query head, over the whole batch. */
 struct attend_report {
-    double largest;       /* |q_t| |k_i| / a over the pairs that meet, after normalisation */
+    double largest;       /* attend_largest_score() */
     double smallest_mean; /* smallest denominator over the number of keys it sums */
     size_t rows, nonpositive, near_zero;
 };

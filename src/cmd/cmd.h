@@ -73,6 +73,8 @@ int cmd_fail_plan(enum tsa_status status, const struct tsa_error *err);
 /* -- printing --------------------------------------------------------------------------------- */
 
 #define CMD_NUMBER_TEXT 32
+/* Enough for a path. */
+#define CMD_PLAIN_TEXT 4096
 /* 32768 as "32,768"; bytes as "1.5 MiB". Both return text, of CMD_NUMBER_TEXT bytes. */
 const char *cmd_count_text(uint64_t n, char *text);
 const char *cmd_bytes_text(double bytes, char *text);
@@ -80,6 +82,9 @@ const char *cmd_dtype_name(enum tsa_dtype dtype);
 /* What products are computed in: "mixed", or the name of the plan's dtype. */
 const char *cmd_compute_name(enum tsa_compute compute, enum tsa_dtype dtype);
 size_t cmd_dtype_size(enum tsa_dtype dtype);
+/* Text from outside, such as a file name, for a terminal: control characters, and bytes that are
+ * no UTF-8, become '?'. Cut to `size` bytes. Returns `plain`. */
+const char *cmd_plain_text(const char *text, char *plain, size_t size);
 /* A JSON number, or null for what JSON cannot say. */
 json_t *cmd_json_number(double x);
 /* Print and release. Returns the exit code. */

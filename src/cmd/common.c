@@ -27,12 +27,10 @@ void cmd_set_name(const char *name)
 /* One line whatever file names and option values hold. */
 static void print_line(const char *format, va_list arguments, const char *hint)
 {
-    char line[2048];
-    vsnprintf(line, sizeof line, format, arguments);
-    for (char *c = line; *c != '\0'; c++)
-        if (iscntrl((unsigned char)*c))
-            *c = '?';
-    snprintf(last_line, sizeof last_line, "%.511s", line);
+    char text[2048], line[sizeof text];
+    vsnprintf(text, sizeof text, format, arguments);
+    cmd_plain_text(text, line, sizeof line);
+    cmd_plain_text(line, last_line, sizeof last_line);
     fflush(stdout);
     fprintf(stderr, "%s: %s%s\n", cmd_name, line, hint);
 }
@@ -255,6 +253,39 @@ const char *cmd_bytes_text(double bytes, char *text)
     }
     snprintf(text, CMD_NUMBER_TEXT, unit == 0 ? "%.0f %s" : "%.1f %s", bytes, units[unit]);
     return text;
+}
+
+/* Bytes of the character of UTF-8 at `text`; 0 if there is none, or a control character. */
+static size_t plain_length(const char *text)
+{
+    static const unsigned long least[] = {0, 0x20, 0xa0, 0x800, 0x10000};
+    const unsigned char first = (unsigned char)text[0];
+    size_t length = first < 0x80 ? 1 : first < 0xc0 ? 0 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
+    unsigned long code = length > 1 ? first & (0x7fu >> length) : first;
+    if (length == 0 || first >= 0xf8 || first == 0x7f)
+        return 0;
+    for (size_t i = 1; i < length; i++) {
+        if ((text[i] & 0xc0) != 0x80)
+            return 0;
+        code = code << 6 | (text[i] & 0x3fu);
+    }
+    bool surrogate = code >= 0xd800 && code < 0xe000;
+    return code < least[length] || code > 0x10ffff || surrogate ? 0 : length;
+}
+
+const char *cmd_plain_text(const char *text, char *plain, size_t size)
+{
+    char *out = plain;
+    while (*text != '\0') {
+        size_t length = plain_length(text), bytes = length > 0 ? length : 1;
+        if (bytes >= size - (size_t)(out - plain))
+            break;
+        memcpy(out, length > 0 ? text : "?", bytes);
+        out += bytes;
+        text += bytes;
+    }
+    *out = '\0';
+    return plain;
 }
 
 const char *cmd_dtype_name(enum tsa_dtype dtype)

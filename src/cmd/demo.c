@@ -277,12 +277,14 @@ static json_t *speed_json(size_t tokens, double seconds)
 static int print_json(const struct demo *d)
 {
     return cmd_json_print(json_pack(
-        "{s:I, s:i, s:i, s:i, s:s, s:i, s:I, s:o, s:o, s:o, s:I, s:{s:I, s:I}, s:{s:i, s:o, s:o}}",
+        "{s:I, s:i, s:i, s:i, s:s, s:i, s:I, s:o, s:o, s:o, s:I, s:I, s:{s:I, s:I}, "
+        "s:{s:i, s:o, s:o}}",
         "heads", (json_int_t)d->heads, "head_dim", HEAD_DIM, "value_dim", VALUE_DIM, "terms", TERMS,
         "isa", tsa_plan_isa(d->plan), "threads", tsa_plan_threads(d->plan), "chunk",
         (json_int_t)tsa_plan_chunk(d->plan), "prefill", speed_json(d->tokens, d->prefill_seconds),
         "decode", speed_json(DECODED, d->decode_seconds), "decode_worst_us",
         cmd_json_number(1e6 * d->worst_step), "state_bytes", (json_int_t)tsa_state_bytes(d->plan),
+        "sums_per_head", (json_int_t)tsa_state_elements(HEAD_DIM, VALUE_DIM, TERMS),
         "kv_cache_bytes", "f32", (json_int_t)cache_bytes(d, 4), "bf16",
         (json_int_t)cache_bytes(d, 2), "taylor_vs_softmax", "rows", SAMPLES, "relative_l2",
         cmd_json_number(d->relative_l2), "max_abs", cmd_json_number(d->max_abs)));
@@ -320,6 +322,8 @@ static int print_text(const struct demo *d)
     printf("\nMemory after %s tokens\n", cmd_count_text(d->length, text));
     printf("  %-24s %10s   the same at any length\n", "state",
            cmd_bytes_text((double)tsa_state_bytes(d->plan), text));
+    printf("  %-24s %10s   in each head; the state keeps each in two parts, and a window\n",
+           "  sums", cmd_count_text(tsa_state_elements(HEAD_DIM, VALUE_DIM, TERMS), text));
     print_cache(d, "key/value cache, f32", 4);
     print_cache(d, "key/value cache, bf16", 2);
     printf("\nError against exact softmax, %d rows of every head\n", SAMPLES);

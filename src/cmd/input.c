@@ -11,17 +11,21 @@
 
 #include "attend.h"
 #include "cmd.h"
+#include "output.h"
 
 static const char help[] =
     "usage: tsa attend -q Q.npy -k K.npy -v V.npy -o O.npy [options]\n"
     "\n"
     "Attention of the queries Q over the keys K and values V, written to O.\n"
-    "Arrays are [N,D], [H,N,D] or [B,H,N,D], '<f4', '<f8', '<f2', or '<u2' that hold bf16, in C\n"
-    "order. K and V may have fewer heads than Q: query head h reads key/value head\n"
+    "Arrays are [N,D], [H,N,D] or [B,H,N,D], '<f4', '<f8', '<f2', or '<u2' or '<V2' that hold\n"
+    "bf16, in C order. K and V may have fewer heads than Q: query head h reads key/value head\n"
     "h / (H / kv heads).\n"
     "\n"
     "  -q, -k, -v FILE      the inputs\n"
-    "  -o FILE              the output; appears only when it is whole\n"
+    "  -o FILE              the output; appears only when it is whole. Pipes, /dev/stdout and\n"
+    "                       the like are written to directly; with the array on standard\n"
+    "                       output, the text goes to standard error\n"
+    "  --force              let the output replace an input\n"
     "  --terms N            terms of the series, 1 to 8 (3)\n"
     "  --temperature A      scores are q.k/A (2)\n"
     "  --normalize HOW      l2: rows of Q and K to length 1; none: as they are (l2)\n"
@@ -31,8 +35,8 @@ static const char help[] =
     "  --noncausal          every query sees every key; their numbers may differ\n"
     "  --method NAME        taylor, or softmax: the exact, quadratic way (taylor)\n"
     "  --dtype TYPE         of the output: f32, f64, bf16 or f16 (as Q). The arithmetic is f64\n"
-    "                       for f64, else f32. '<u2' files are read, as bf16, only with this\n"
-    "                       option; with bf16, O is one\n"
+    "                       for f64, else f32. '<u2' and '<V2' files are read, as bf16, only\n"
+    "                       with this option; with bf16, O is '<u2'\n"
     "  --step S             feed S tokens a call; the bits are the same (0: all at once)\n"
     "  --threads T          threads (0: what the machine grants; see tsa info)\n"
     "  --isa NAME           instruction set (the best one; see tsa info)\n"
@@ -65,6 +69,7 @@ enum {
     OPT_COMPARE,
     OPT_REPORT,
     OPT_JSON,
+    OPT_FORCE,
     OPT_STATE_IN,
     OPT_STATE_OUT,
     OPT_HELP,
@@ -88,6 +93,7 @@ static const struct option long_options[] = {
     {"compare", no_argument, NULL, OPT_COMPARE},
     {"report", no_argument, NULL, OPT_REPORT},
     {"json", no_argument, NULL, OPT_JSON},
+    {"force", no_argument, NULL, OPT_FORCE},
     {"state-in", required_argument, NULL, OPT_STATE_IN},
     {"state-out", required_argument, NULL, OPT_STATE_OUT},
     {"help", no_argument, NULL, OPT_HELP},
@@ -189,6 +195,9 @@ static bool parse_option(int c, const char *text, struct attend_options *o)
         return true;
     case OPT_JSON:
         o->json = true;
+        return true;
+    case OPT_FORCE:
+        o->force = true;
         return true;
     case OPT_STATE_IN:
     case OPT_STATE_OUT:
@@ -306,6 +315,11 @@ static int check_shapes(struct attend *a)
     return CMD_OK;
 }
 
+bool attend_is_empty(const struct attend *a)
+{
+    return a->batch == 0 || a->queries == 0;
+}
+
 static int allocate_output(struct attend *a)
 {
     char text[NPY_SHAPE_TEXT];
@@ -318,10 +332,10 @@ static int allocate_output(struct attend *a)
                             a->options.o, npy_shape_text(NPY_MAX_RANK, shape, text));
         product *= length;
     }
-    a->out_bytes = a->batch == 0 || a->queries == 0 ? 0 : product;
-    a->out = malloc(product);
+    a->out_bytes = attend_is_empty(a) ? 0 : product;
+    a->out = malloc(a->out_bytes > 0 ? a->out_bytes : 1);
     if (a->out == NULL)
-        return cmd_fail("%s: no memory for an output of %zu bytes", a->options.o, product);
+        return cmd_fail("%s: no memory for an output of %zu bytes", a->options.o, a->out_bytes);
     return CMD_OK;
 }
 
@@ -332,14 +346,18 @@ int attend_load(struct attend *a)
         const char *path;
         struct npy *array;
     } files[] = {{o->q, &a->q}, {o->k, &a->k}, {o->v, &a->v}};
+    for (size_t i = 0; i < 3; i++)
+        if (!o->force && output_same_file(o->o, files[i].path))
+            return cmd_fail("%s: is the input %s, too; --force lets the output replace it", o->o,
+                            files[i].path);
     for (size_t i = 0; i < 3; i++) {
         char text[NPY_TEXT];
         if (!npy_read(files[i].path, files[i].array, text))
             return cmd_fail("%s: %s", files[i].path, text);
         if (files[i].array->dtype == TSA_BF16 && o->dtype == 0)
-            return cmd_fail("%s: dtype '<u2' found; if it holds bf16, say --dtype bf16, or another "
+            return cmd_fail("%s: dtype '%s' found; if it holds bf16, say --dtype bf16, or another "
                             "type for the output",
-                            files[i].path);
+                            files[i].path, files[i].array->descr);
     }
     if (o->dtype == 0)
         a->options.dtype = a->q.dtype;

@@ -5,9 +5,11 @@
 #endif
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "bench.h"
 #include "cmd.h"
@@ -25,7 +27,8 @@ static const char help[] =
     "  paper     the experiments of the paper on this machine, as a report\n"
     "  info      version, instruction sets, threads\n"
     "\n"
-    "tsa COMMAND --help tells the options. Exit status: 0 done, 1 failure, 2 usage.\n"
+    "tsa help COMMAND, or tsa COMMAND --help, tells the options.\n"
+    "Exit status: 0 done, 1 failure, 2 usage.\n"
     "\n"
     "  --help, --version\n";
 
@@ -38,23 +41,13 @@ static const struct {
     {"paper", "tsa paper", tsa_paper_main}, {"size", "tsa size", cmd_size},
 };
 
-static int dispatch(int argc, char **argv)
+static int run_command(int argc, char **argv)
 {
-    if (argc < 2)
-        return cmd_usage("wanted a command: attend, bench, demo, info, paper or size");
-    const char *word = argv[1];
-    if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0) {
-        fputs(help, stdout);
-        return CMD_OK;
-    }
-    if (strcmp(word, "--version") == 0) {
-        cmd_print_version();
-        return CMD_OK;
-    }
+    const char *word = argv[0];
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
         if (strcmp(word, commands[i].word) == 0) {
             cmd_set_name(commands[i].name);
-            return commands[i].run(argc - 1, argv + 1);
+            return commands[i].run(argc, argv);
         }
     }
     if (strcmp(word, "state") == 0)
@@ -63,8 +56,51 @@ static int dispatch(int argc, char **argv)
                      word);
 }
 
+/* `tsa help`, and `tsa help attend`, which is `tsa attend --help`. */
+static int print_help(int argc, char **argv)
+{
+    char option[] = "--help";
+    if (argc > 2)
+        return cmd_usage("'%s': unexpected argument", argv[2]);
+    if (argc == 2 && strcmp(argv[1], "help") != 0)
+        return run_command(2, (char *[]){argv[1], option, NULL});
+    fputs(help, stdout);
+    return CMD_OK;
+}
+
+static int dispatch(int argc, char **argv)
+{
+    if (argc < 2)
+        return cmd_usage("wanted a command: attend, bench, demo, info, paper or size");
+    const char *word = argv[1];
+    if (strcmp(word, "help") == 0)
+        return print_help(argc - 1, argv + 1);
+    if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
+        fputs(help, stdout);
+        return CMD_OK;
+    }
+    if (strcmp(word, "--version") == 0) {
+        cmd_print_version();
+        return CMD_OK;
+    }
+    return run_command(argc - 1, argv + 1);
+}
+
+/* A file that is opened later must not become standard input, output or error. Each one that is
+ * closed is taken by a file for the other direction, so that its use still fails. */
+static bool occupy_standard_files(void)
+{
+    static const int modes[] = {O_WRONLY, O_RDONLY, O_RDONLY};
+    for (int file = STDIN_FILENO; file <= STDERR_FILENO; file++)
+        if (fcntl(file, F_GETFD) == -1 && errno == EBADF && open("/dev/null", modes[file]) != file)
+            return false;
+    return true;
+}
+
 int main(int argc, char **argv)
 {
+    if (!occupy_standard_files())
+        return CMD_FAILURE;
 #ifdef SIGXFSZ
     /* A write past the limit of a file's size then fails, as on a full disk, and is reported. */
     signal(SIGXFSZ, SIG_IGN);

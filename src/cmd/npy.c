@@ -71,15 +71,17 @@ const char *npy_shape_text(size_t rank, const size_t *shape, char *text)
 
 struct cursor {
     const char *at, *end;
-    char *text; /* where messages go */
+    int version; /* of the format */
+    char *text;  /* where messages go */
 };
 
-#define WANTED_DTYPE "'<f4', '<f8', '<f2', or '<u2' for bf16"
+#define WANTED_DTYPE "'<f4', '<f8', '<f2', or '<u2' or '<V2' for bf16"
 #define WANTED_DICT "wanted {'descr': ..., 'fortran_order': ..., 'shape': (...)}"
 
+/* What Python takes for space. */
 static void skip_space(struct cursor *c)
 {
-    while (c->at < c->end && *c->at != '\0' && strchr(" \t\n\r\f\v", *c->at) != NULL)
+    while (c->at < c->end && *c->at != '\0' && strchr(" \t\n\r\f", *c->at) != NULL)
         c->at++;
 }
 
@@ -124,7 +126,7 @@ static bool take_string(struct cursor *c, char *string, size_t size)
     return true;
 }
 
-/* A length of one dimension. */
+/* A length of one dimension, as Python 3 reads integers: 0200 is none, while 00 is. */
 static bool take_length(struct cursor *c, size_t *length)
 {
     skip_space(c);
@@ -141,7 +143,11 @@ static bool take_length(struct cursor *c, size_t *length)
     }
     if (c->at == start)
         return refuse(c->text, "head with a malformed shape found; " WANTED_DICT);
-    if (c->at < c->end && *c->at == 'L') /* as Python 2 wrote long integers */
+    if (*start == '0' && value != 0)
+        return refuse(c->text, "shape with a length that begins with 0 found; wanted lengths as "
+                               "Python 3 writes them");
+    /* As Python 2 wrote long integers. NumPy reads them, though not in version 3.0. */
+    if (c->at < c->end && *c->at == 'L' && c->version < 3)
         c->at++;
     *length = value;
     return true;
@@ -175,13 +181,20 @@ static bool take_shape(struct cursor *c, struct npy *array)
 
 static bool take_descr(struct cursor *c, struct npy *array)
 {
-    static const enum tsa_dtype all[] = {TSA_F32, TSA_F64, TSA_F16, TSA_BF16};
+    /* Arrays of bf16 in Python (ml_dtypes) are written as V2: two bytes that mean nothing to NumPy.
+     * '|' says that they have no order; they are little-endian all the same. */
+    static const struct {
+        const char *descr;
+        enum tsa_dtype dtype;
+    } all[] = {{"<f4", TSA_F32},  {"<f8", TSA_F64},  {"<f2", TSA_F16},
+               {"<u2", TSA_BF16}, {"<V2", TSA_BF16}, {"|V2", TSA_BF16}};
     char descr[32];
     if (!take_string(c, descr, sizeof descr))
         return refuse(c->text, "structured or malformed dtype found; wanted " WANTED_DTYPE);
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
-        if (strcmp(descr, descr_of(all[i])) == 0) {
-            array->dtype = all[i];
+        if (strcmp(descr, all[i].descr) == 0) {
+            array->dtype = all[i].dtype;
+            array->descr = all[i].descr;
             return true;
         }
     return refuse(c->text, "dtype '%s' found; wanted " WANTED_DTYPE, descr);
@@ -196,9 +209,9 @@ static bool take_order(struct cursor *c)
     return true;
 }
 
-static bool parse_head(const char *head, size_t length, struct npy *array, char *text)
+static bool parse_head(int version, const char *head, size_t length, struct npy *array, char *text)
 {
-    struct cursor c = {.at = head, .end = head + length, .text = text};
+    struct cursor c = {.at = head, .end = head + length, .version = version, .text = text};
     bool descr = false, order = false, shape = false, comma = true;
     if (!take(&c, '{'))
         return refuse(text, "head that is no dict found; " WANTED_DICT);
@@ -274,7 +287,7 @@ static bool read_head(FILE *stream, struct npy *array, char *text)
     bool good = read_bytes(stream, head, length, &found, text);
     if (good && found < length)
         good = refuse(text, "head cut short: %zu of %zu bytes found", found, length);
-    good = good && parse_head(head, length, array, text);
+    good = good && parse_head(start[6], head, length, array, text);
     free(head);
     return good;
 }
@@ -308,7 +321,7 @@ static bool little_endian(void)
 static bool read_data(FILE *stream, struct npy *array, char *text)
 {
     char shape[NPY_SHAPE_TEXT];
-    const char *descr = descr_of(array->dtype);
+    const char *descr = array->descr;
     size_t found;
     struct stat status;
     npy_shape_text(array->rank, array->shape, shape);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* NumPy's .npy files: f2, f4, f8, and u2 for bf16, which NumPy does not have; little-endian, C
- * order, two to four dimensions. */
+/* NumPy's .npy files: f2, f4, f8, and for bf16, which NumPy does not have, u2 or V2; little-endian,
+ * C order, two to four dimensions. */
 #ifndef TSA_NPY_H
 #define TSA_NPY_H
 
@@ -17,6 +17,7 @@
 
 struct npy {
     enum tsa_dtype dtype;
+    const char *descr; /* the dtype's name in the file */
     size_t rank, shape[NPY_MAX_RANK];
     size_t bytes; /* of data */
     void *data;

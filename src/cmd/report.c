@@ -14,31 +14,6 @@
 #include "attend.h"
 #include "cmd.h"
 
-/* Length of a row after normalisation. */
-static double row_norm(const struct attend *a, const struct tsa_tensor *t, ptrdiff_t at)
-{
-    double norm = 0;
-    for (size_t c = 0; c < a->head_dim; c++)
-        norm = hypot(norm, npy_element(t->data, t->dtype, (size_t)at + c));
-    return a->options.normalize == TSA_NORMALIZE_L2 && norm > 0 ? 1 : norm;
-}
-
-static double largest_product(const struct attend *a, size_t b, size_t h)
-{
-    size_t kv_head = h / (a->heads / a->kv_heads);
-    ptrdiff_t q = (ptrdiff_t)b * a->tq.batch + (ptrdiff_t)h * a->tq.head;
-    ptrdiff_t k = (ptrdiff_t)b * a->tk.batch + (ptrdiff_t)kv_head * a->tk.head;
-    double largest_k = 0, largest = 0;
-    size_t seen = 0;
-    for (size_t t = 0; t < a->queries; t++) {
-        for (size_t end = a->options.noncausal ? a->keys : t + 1; seen < end; seen++)
-            largest_k = fmax(largest_k, row_norm(a, &a->tk, k + (ptrdiff_t)seen * a->tk.token));
-        double product = row_norm(a, &a->tq, q + (ptrdiff_t)t * a->tq.token) * largest_k;
-        largest = fmax(largest, product / a->options.temperature);
-    }
-    return largest;
-}
-
 /* Outputs of the marked problem, one column: the caller frees it. */
 static int marked_outputs(const struct attend *a, double c0, double **rows)
 {
@@ -108,7 +83,7 @@ int attend_report(const struct attend *a, struct attend_report *heads)
         *r = (struct attend_report){.smallest_mean = INFINITY};
         for (size_t b = 0; b < a->batch; b++) {
             const double *row = rows + (b * a->heads + h) * a->queries;
-            r->largest = fmax(r->largest, largest_product(a, b, h));
+            r->largest = fmax(r->largest, attend_largest_score(a, b, h));
             for (size_t t = 0; t < a->queries; t++) {
                 double seen = (double)(o->noncausal ? a->keys : t + 1);
                 double mean = (marker / row[t] - marker) / seen - (marker - c0);

@@ -13,8 +13,8 @@
 static const char help[] =
     "usage: tsa size --head-dim D --value-dim DV [options]\n"
     "\n"
-    "Features and state bytes of one head, as the paper counts them, the bytes of a state of\n"
-    "this library, and the length from which on a key/value cache is the larger.\n"
+    "Features and sums of one head, as the paper counts them, the bytes of a state of this\n"
+    "library, and the length from which on a key/value cache is the larger.\n"
     "\n"
     "  --head-dim D         width of a query or key\n"
     "  --value-dim DV       width of a value\n"
@@ -65,7 +65,8 @@ static const struct option long_options[] = {
 
 struct sizes {
     size_t features, elements, break_even;
-    size_t state_bytes; /* 0: no such state can be, and text says why */
+    size_t state_bytes;                     /* 0: no such state can be, and text says why */
+    size_t break_even_f32, break_even_bf16; /* of the state's bytes and a cache's */
     size_t chunk, direct_tokens;
     const char *compute;  /* what a plan would compute products in */
     size_t exact_degrees; /* tsa_plan_exact_degrees() */
@@ -104,6 +105,13 @@ static bool parse_option(int c, const char *text, struct tsa_options *o, bool *e
     return false;
 }
 
+/* Tokens whose keys and values have as many bytes as the state. */
+static size_t break_even(const struct tsa_options *o, size_t state_bytes, size_t element)
+{
+    size_t token = (o->head_dim + o->value_dim) * o->kv_heads * element;
+    return state_bytes / token + (state_bytes % token != 0);
+}
+
 static int compute(const struct tsa_options *o, struct sizes *s)
 {
     struct tsa_measure measure;
@@ -128,6 +136,8 @@ static int compute(const struct tsa_options *o, struct sizes *s)
         if (measure.compute == TSA_COMPUTE_MIXED)
             s->exact_degrees = o->exact_degrees;
         s->state_bytes = measure.state_bytes;
+        s->break_even_f32 = break_even(o, s->state_bytes, 4);
+        s->break_even_bf16 = break_even(o, s->state_bytes, 2);
         s->chunk = measure.chunk;
         s->direct_tokens = measure.direct_tokens;
     } else if (status != TSA_EOVERFLOW) {
@@ -138,21 +148,27 @@ static int compute(const struct tsa_options *o, struct sizes *s)
     return CMD_OK;
 }
 
+/* null where no such state can be. */
+static json_t *state_json(const struct sizes *s, size_t value)
+{
+    return s->state_bytes > 0 ? json_integer((json_int_t)value) : json_null();
+}
+
 static int print_json(const struct tsa_options *o, const struct sizes *s)
 {
-    json_t *state = s->state_bytes > 0 ? json_integer((json_int_t)s->state_bytes) : json_null();
-    json_t *chunk = s->state_bytes > 0 ? json_integer((json_int_t)s->chunk) : json_null();
-    json_t *direct = s->state_bytes > 0 ? json_integer((json_int_t)s->direct_tokens) : json_null();
     return cmd_json_print(json_pack(
-        "{s:I, s:I, s:I, s:I, s:I, s:s, s:s, s:I, s:I, s:I, s:{s:I, s:I, s:I}, s:o, s:o, s:o, s:I}",
+        "{s:I, s:I, s:I, s:I, s:I, s:s, s:s, s:I, s:I, s:I, s:{s:I, s:I, s:I}, s:o, s:o, "
+        "s:o, s:I, s:o, s:o}",
         "head_dim", (json_int_t)o->head_dim, "value_dim", (json_int_t)o->value_dim, "terms",
         (json_int_t)o->terms, "heads", (json_int_t)o->heads, "kv_heads", (json_int_t)o->kv_heads,
         "dtype", cmd_dtype_name(o->dtype), "compute", s->compute, "exact_degrees",
         (json_int_t)s->exact_degrees, "features", (json_int_t)s->features, "elements",
         (json_int_t)s->elements, "bytes", "f32", (json_int_t)(4 * s->elements), "f64",
-        (json_int_t)(8 * s->elements), "bf16", (json_int_t)(2 * s->elements), "chunk", chunk,
-        "state_bytes", state, "direct_below_tokens", direct, "kv_break_even_tokens",
-        (json_int_t)s->break_even));
+        (json_int_t)(8 * s->elements), "bf16", (json_int_t)(2 * s->elements), "chunk",
+        state_json(s, s->chunk), "state_bytes", state_json(s, s->state_bytes),
+        "direct_below_tokens", state_json(s, s->direct_tokens), "kv_break_even_tokens",
+        (json_int_t)s->break_even, "kv_break_even_tokens_f32", state_json(s, s->break_even_f32),
+        "kv_break_even_tokens_bf16", state_json(s, s->break_even_bf16)));
 }
 
 static void print_bytes(const char *label, size_t bytes)
@@ -164,28 +180,31 @@ static void print_bytes(const char *label, size_t bytes)
 
 static int print_text(const struct tsa_options *o, const struct sizes *s)
 {
-    char a[CMD_NUMBER_TEXT];
+    char a[CMD_NUMBER_TEXT], b[CMD_NUMBER_TEXT];
     printf("head_dim %zu, value_dim %zu, %zu term%s\n\n", o->head_dim, o->value_dim, o->terms,
            o->terms == 1 ? "" : "s");
-    printf("one key/value head\n");
+    printf("one key/value head, as the paper counts\n");
     printf("  features   %22s\n", cmd_count_text(s->features, a));
-    printf("  elements   %22s   features x (value_dim + 1)\n", cmd_count_text(s->elements, a));
-    print_bytes("f32 bytes", 4 * s->elements);
-    print_bytes("f64 bytes", 8 * s->elements);
-    print_bytes("bf16 bytes", 2 * s->elements);
-    printf("\na state of this library: %zu key/value head%s, %s, sums in two parts and a window\n",
+    printf("  sums       %22s   features x (value_dim + 1)\n", cmd_count_text(s->elements, a));
+    print_bytes("in f32", 4 * s->elements);
+    print_bytes("in f64", 8 * s->elements);
+    print_bytes("in bf16", 2 * s->elements);
+    printf("\na state of this library: %zu key/value head%s, %s; each sum is kept in two parts,\n"
+           "and the last tokens in a window\n",
            o->kv_heads, o->kv_heads == 1 ? "" : "s", s->compute);
     if (s->state_bytes > 0) {
         printf("  chunk      %22s   tokens per fold\n", cmd_count_text(s->chunk, a));
         print_bytes("bytes", s->state_bytes);
+        printf("\nsequences below %s tokens are cheaper in one window, without folds\n",
+               cmd_count_text(s->direct_tokens, a));
     } else {
         printf("  none can be made: %s\n", s->text);
     }
-    if (s->state_bytes > 0)
-        printf("\nsequences below %s tokens are cheaper in one window, without folds\n",
-               cmd_count_text(s->direct_tokens, a));
-    printf("\na key/value cache has more elements than the state from %s tokens on\n",
+    printf("\na key/value cache has more numbers than there are sums from %s tokens on\n",
            cmd_count_text(s->break_even, a));
+    if (s->state_bytes > 0)
+        printf("and more bytes than the state from %s tokens on in f32, %s in bf16\n",
+               cmd_count_text(s->break_even_f32, a), cmd_count_text(s->break_even_bf16, b));
     return CMD_OK;
 }
 
