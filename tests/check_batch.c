@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* struct tsa_batch: versions of the struct, contradictions, tensors that a call does not use, widths,
  * and slots beside packed and padded sequences, bit by bit against calls for one sequence. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -318,6 +319,113 @@ START_TEST(packed_slots)
 }
 END_TEST
 
+/* -- values in slots --------------------------------------------------------------------------- */
+
+enum shape_of_rows { EVEN, PADDED, PACKED };
+
+/* The call on some states, of which each has three tokens, is refused for one element, and has
+ * changed neither states nor outputs. `at`: sequence, head, token, column, the last -1 if the whole
+ * row is to blame. */
+static void refused_at(struct desk *d, call function, const struct tsa_batch *batch,
+                       enum tsa_status want, const char *argument, const ptrdiff_t at[4])
+{
+    const size_t bytes = d->p.o_count * dtype_size(d->p.shape.dtype);
+    void *o = malloc(bytes);
+    memcpy(o, d->r.o, bytes);
+    const enum tsa_status got = function(d->r.plan, batch, NULL, &d->err);
+    ck_assert_msg(got == want, "%s, wanted %s for %s, slot %td", tsa_status_string(got),
+                  tsa_status_string(want), argument, at[0]);
+    ck_assert_str_eq(d->err.argument, argument);
+    ck_assert_int_eq(d->err.sequence, at[0]);
+    ck_assert_int_eq(d->err.head, at[1]);
+    ck_assert_int_eq(d->err.token, at[2]);
+    ck_assert_int_eq(d->err.column, at[3]);
+    for (size_t b = 0; b < SEQUENCES; b++)
+        ck_assert_uint_eq(tsa_state_tokens(d->r.states[b], 0), 3);
+    ck_assert_mem_eq(o, d->r.o, bytes);
+    free(o);
+}
+
+/* A bad element in any listed slot is found, wherever it stands in the list; rows of slots that are
+ * not listed, and pads, may hold NaN. Without normalisation, so that finite values overflow too. */
+START_TEST(values_in_slots)
+{
+    const enum tsa_dtype dtype = _i % 2 == 0 ? TSA_F32 : TSA_F64;
+    const enum shape_of_rows rows = _i / 2 % 3;
+    const bool wide = _i / 6 == 1; /* worth a team */
+    const struct shape shape = {wide ? 64 : WIDTH,
+                                VALUES,
+                                3,
+                                8,
+                                HEADS,
+                                2,
+                                SEQUENCES,
+                                wide ? 600 : TOKENS,
+                                dtype,
+                                TSA_NORMALIZE_NONE,
+                                COEF_TAYLOR,
+                                TEMP_TWO};
+    static const int64_t offsets[LISTED + 1] = {1, 8, 8 + 3, 8 + 3 + 5};
+    static const int64_t padded[LISTED] = {7, 3, 5};
+    struct desk d;
+    problem_make(&d.p, &shape, 78);
+    run_begin(&d.r, &d.p, NULL, wide ? 3 : 1, 0);
+    struct tsa_batch batch = whole(&d);
+    batch.tokens = 3;
+    ok(tsa_absorb(d.r.plan, &batch, NULL, &d.err), &d.err);
+    batch.tokens = shape.tokens;
+    batch.count = LISTED;
+    batch.slots = slots;
+    batch.offsets = rows == PACKED ? offsets : NULL;
+    batch.lengths = rows == PADDED ? padded : NULL;
+    const struct tsa_tensor *const x[] = {&d.p.q, &d.p.k, &d.p.v};
+    static const char *const name[] = {"q", "k", "v"};
+#define ELEMENT(s, h, t, c) ((((s)*heads + (h)) * shape.tokens + (t)) * width + (c))
+    const double large = dtype == TSA_F32 ? 1e38 : 1e308;
+    for (size_t i = 0; i < LISTED; i++)
+        for (int j = 0; j < 3; j++)
+            for (int finite = 0; finite < 2; finite++) {
+                const size_t heads = j == 0 ? HEADS : 2, width = j == 2 ? shape.dv : shape.d;
+                const size_t s = (size_t)slots[i], h = heads - 1, t = 2, c = width - 1;
+                const size_t e =
+                    rows == PACKED ? ELEMENT(0, h, (size_t)offsets[i] + t, c) : ELEMENT(s, h, t, c);
+                const ptrdiff_t at[] = {slots[i], (ptrdiff_t)h, (ptrdiff_t)t,
+                                        finite ? -1 : (ptrdiff_t)c};
+                const enum tsa_status want = finite ? TSA_EOVERFLOW : TSA_ENONFINITE;
+                const double old = get(x[j]->data, dtype, e);
+                /* what no call may look at */
+                const size_t unlisted = rows == PACKED   ? ELEMENT(0, 0, 0, 1)
+                                        : rows == PADDED ? ELEMENT(0, 0, 3, 1)
+                                                         : ELEMENT(1, h, 2, 1);
+                const double other = get(x[j]->data, dtype, unlisted);
+                if (finite)
+                    put(x[j]->data, dtype, unlisted, NAN);
+                put(x[j]->data, dtype, e, finite ? large : INFINITY);
+                refused_at(&d, prefill, &batch, want, name[j], at);
+                if (j > 0)
+                    refused_at(&d, absorb, &batch, want, name[j], at);
+                else if (rows == EVEN)
+                    refused_at(&d, query, &batch, want, name[j], at);
+                put(x[j]->data, dtype, e, old);
+                put(x[j]->data, dtype, unlisted, other);
+            }
+    for (int j = 0; j < 3; j++) {
+        const size_t heads = j == 0 ? HEADS : 2, width = j == 2 ? shape.dv : shape.d;
+        put(x[j]->data, dtype,
+            rows == PACKED   ? ELEMENT(0, 0, 0, 1)
+            : rows == PADDED ? ELEMENT(0, 0, 3, 1)
+                             : ELEMENT(1, 0, 2, 1),
+            NAN);
+    }
+#undef ELEMENT
+    if (rows == EVEN)
+        ok(tsa_query(d.r.plan, &batch, NULL, &d.err), &d.err);
+    ok(tsa_prefill(d.r.plan, &batch, NULL, &d.err), &d.err);
+    run_end(&d.r);
+    problem_free(&d.p);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("batch");
@@ -328,5 +436,6 @@ int main(void)
     tcase_add_test(refusals, unused_tensors);
     tcase_add_loop_test(lists, padded_slots, 0, 2);
     tcase_add_loop_test(lists, packed_slots, 0, 2);
+    tcase_add_loop_test(lists, values_in_slots, 0, 12);
     return run_suite(suite);
 }
