@@ -264,6 +264,46 @@ static enum tsa_status twice(const struct tsa_call *call, struct tsa_error *err)
     return TSA_EINVAL;
 }
 
+/* The slots of tsa_query: its states may repeat, but two tasks may not write the same output. Marks
+ * in the states will not do, as other calls may be reading them. */
+static enum tsa_status check_slots_apart(const struct tsa_call *call, struct tsa_error *err)
+{
+    size_t ascending = 1;
+    while (ascending < call->batch && call->slots[ascending - 1] < call->slots[ascending])
+        ascending++;
+    if (ascending >= call->batch)
+        return TSA_OK;
+    uint64_t seen[512]; /* a bit for each slot from `from` on */
+    const size_t span = 8 * sizeof seen;
+    for (size_t from = 0, next; from != SIZE_MAX; from = next) {
+        memset(seen, 0, sizeof seen);
+        next = SIZE_MAX;
+        for (size_t b = 0; b < call->batch; b++) {
+            const size_t slot = (size_t)call->slots[b];
+            if (slot < from)
+                continue;
+            if (slot - from >= span) {
+                next = slot < next ? slot : next;
+                continue;
+            }
+            uint64_t *word = &seen[(slot - from) / 64];
+            const uint64_t bit = (uint64_t)1 << (slot - from) % 64;
+            if (*word & bit) {
+                size_t first = 0;
+                while (call->slots[first] != call->slots[b])
+                    first++;
+                tsa_fail(err, TSA_EINVAL, "slots", "slots[%zu] and slots[%zu] are the same", first,
+                         b);
+                if (err)
+                    err->sequence = (ptrdiff_t)slot;
+                return TSA_EINVAL;
+            }
+            *word |= bit;
+        }
+    }
+    return TSA_OK;
+}
+
 /* Queries need something to average. */
 static enum tsa_status check_tokens(const struct tsa_call *call, struct tsa_error *err)
 {
@@ -280,7 +320,7 @@ static enum tsa_status check_tokens(const struct tsa_call *call, struct tsa_erro
     return TSA_OK;
 }
 
-enum tsa_status tsa_check_states(const struct tsa_call *call, struct tsa_error *err)
+static enum tsa_status check_states(const struct tsa_call *call, struct tsa_error *err)
 {
     const struct tsa_plan *plan = call->plan;
     if (call->batch > 0 && !call->states)
@@ -289,15 +329,13 @@ enum tsa_status tsa_check_states(const struct tsa_call *call, struct tsa_error *
         return tsa_fail(err, TSA_EINVAL, "layer", "layer is %zu; the plan has %zu", call->layer,
                         plan->layers);
     enum tsa_status status = TSA_OK;
-    if (call->batch == 1) {
-        status = check_state(call, 0, err);
-        return status == TSA_OK && !tsa_call_writes_states(call) ? check_tokens(call, err) : status;
-    }
+    if (call->batch == 1)
+        return check_state(call, 0, err);
     if (step_states(call, CHECK))
         for (size_t b = 0; b < call->batch && status == TSA_OK; b++)
             status = check_state(call, b, err);
     if (!tsa_call_writes_states(call))
-        return status == TSA_OK ? check_tokens(call, err) : status;
+        return status;
     if (status == TSA_OK && step_states(call, COMPARE))
         status = twice(call, err);
     if (status == TSA_OK)
@@ -307,4 +345,14 @@ enum tsa_status tsa_check_states(const struct tsa_call *call, struct tsa_error *
             if (check_state(call, b, NULL) == TSA_OK)
                 mark(call, b, 0);
     return status;
+}
+
+enum tsa_status tsa_check_states(const struct tsa_call *call, struct tsa_error *err)
+{
+    enum tsa_status status = check_states(call, err);
+    if (tsa_call_writes_states(call))
+        return status;
+    if (status == TSA_OK && call->slots)
+        status = check_slots_apart(call, err);
+    return status == TSA_OK ? check_tokens(call, err) : status;
 }

@@ -435,10 +435,10 @@ TSA_API void tsa_workspace_destroy(struct tsa_workspace *ws);
  *
  * With `slots`, sequence b is states[slots[b]], and batch index slots[b] in tensors that are not
  * packed; offsets and lengths go by place in the list. States in no slot of the list may be NULL;
- * slots must not be negative. In errors `sequence` is the slot. (For rows that lie in the order of
+ * slots must be distinct and not negative. In errors `sequence` is the slot. (For rows that lie in the order of
  * the list, leave slots NULL and give a list of their states.)
  *
- * Calls that write states want them distinct. 0 tokens or count 0: no-op, after the checks that
+ * Calls that write states want them distinct; tsa_query() reads them, and they may repeat. 0 tokens or count 0: no-op, after the checks that
  * need no rows. All return TSA_EINVAL, TSA_EFORMAT, TSA_EMISMATCH, TSA_ENONFINITE, TSA_EOVERFLOW,
  * TSA_EUNSUPPORTED (a gate), TSA_ENOMEM (argument ws: scratch for this call), and are thread-safe
  * for distinct outputs and workspaces, and for distinct states where these are written. What is

@@ -2,6 +2,7 @@
 /* struct tsa_batch: versions of the struct, contradictions, tensors that a call does not use, widths,
  * and slots beside packed and padded sequences, bit by bit against calls for one sequence. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -426,6 +427,63 @@ START_TEST(values_in_slots)
 }
 END_TEST
 
+/* -- slots of queries -------------------------------------------------------------------------- */
+
+/* A slot that is there twice is refused however far apart its places are; states may repeat. */
+START_TEST(query_slots)
+{
+    enum { MANY = 70001 };
+    static const size_t pairs[][2] = {{0, 1}, {1, 0}, {0, MANY - 1}, {40000, 7}, {32768, 65536}};
+    const int threads = _i + 1;
+    struct desk d;
+    struct tsa_options options;
+    desk_begin(&d, TSA_F32);
+    problem_options(&d.p, &options);
+    options.threads = threads;
+    struct tsa_plan *plan = make_plan(&options);
+    ok(tsa_absorb(plan,
+                  BATCH(.states = d.r.states, .count = 1, .tokens = 9, .k = d.p.k, .v = d.p.v),
+                  NULL, &d.err),
+       &d.err);
+    struct tsa_state **states = malloc(MANY * sizeof *states);
+    int64_t *list = malloc(MANY * sizeof *list);
+    float *o = malloc(sizeof(float) * MANY * HEADS * VALUES);
+    for (size_t i = 0; i < MANY; i++) {
+        states[i] = d.r.states[0];
+        list[i] = (int64_t)(MANY - 1 - i);
+    }
+    struct tsa_tensor q = d.p.q;
+    q.batch = 0;
+    struct tsa_batch batch = *BATCH(.states = states, .count = MANY, .tokens = 1, .slots = list,
+                                    .q = q, .o = dense(o, TSA_F32, HEADS, 1, VALUES));
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        const int64_t old = list[pairs[i][0]], other = list[pairs[i][1]];
+        list[pairs[i][0]] = other;
+        memset(o, 0x5a, sizeof(float) * MANY * HEADS * VALUES);
+        ck_assert_int_eq(tsa_query(plan, &batch, NULL, &d.err), TSA_EINVAL);
+        ck_assert_str_eq(d.err.argument, "slots");
+        ck_assert_int_eq(d.err.sequence, other);
+        char text[64];
+        const size_t first = pairs[i][0] < pairs[i][1] ? pairs[i][0] : pairs[i][1];
+        snprintf(text, sizeof text, "slots[%zu] and slots[%zu]", first,
+                 pairs[i][0] + pairs[i][1] - first);
+        ck_assert_msg(strstr(d.err.text, text) != NULL, "\"%s\", wanted %s", d.err.text, text);
+        for (size_t j = 0; j < MANY * HEADS * VALUES * sizeof(float); j++)
+            CHECK(((unsigned char *)o)[j] == 0x5a, "byte %zu of the outputs has changed", j);
+        list[pairs[i][0]] = old;
+    }
+    ok(tsa_query(plan, &batch, NULL, &d.err), &d.err);
+    for (size_t i = 1; i < MANY; i++)
+        CHECK(memcmp(o, o + i * HEADS * VALUES, sizeof(float) * HEADS * VALUES) == 0,
+              "slot %zu differs", i);
+    free(states);
+    free(list);
+    free(o);
+    tsa_plan_destroy(plan);
+    desk_end(&d);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("batch");
@@ -437,5 +495,6 @@ int main(void)
     tcase_add_loop_test(lists, padded_slots, 0, 2);
     tcase_add_loop_test(lists, packed_slots, 0, 2);
     tcase_add_loop_test(lists, values_in_slots, 0, 12);
+    tcase_add_loop_test(lists, query_slots, 0, 2);
     return run_suite(suite);
 }
