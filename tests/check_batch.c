@@ -86,7 +86,7 @@ START_TEST(sizes)
     ck_assert_int_eq(tsa_batch_init(&batch, sizeof batch), TSA_OK);
     ck_assert_mem_eq(&batch, BATCH(.tokens = 0), sizeof batch);
     ck_assert_int_eq(tsa_batch_init(NULL, sizeof batch), TSA_EINVAL);
-    const size_t wrong[] = {0, 1, sizeof batch - 1, sizeof batch - 8, sizeof batch + 8, SIZE_MAX};
+    const size_t wrong[] = {0, 1, sizeof batch - 1, sizeof batch - 8, 4097, SIZE_MAX};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         ck_assert_int_eq(tsa_batch_init(&batch, wrong[i]), TSA_EINVAL);
         batch = whole(&d);
@@ -99,7 +99,36 @@ START_TEST(sizes)
     batch = whole(&d);
     batch.reserved[3] = &d;
     for (size_t c = 0; c < CALLS; c++)
-        refused(&d, calls[c], &batch, TSA_EINVAL, "batch");
+        refused(&d, calls[c], &batch, TSA_EINVAL, "reserved");
+    desk_end(&d);
+}
+END_TEST
+
+/* A caller built against a newer header: what this version does not know has to be zero. */
+START_TEST(newer)
+{
+    struct {
+        struct tsa_batch batch;
+        unsigned char tail[64];
+    } later;
+    struct desk d;
+    desk_begin(&d, TSA_F32);
+    memset(&later, 0x5a, sizeof later);
+    ck_assert_int_eq(tsa_batch_init(&later.batch, sizeof later), TSA_OK);
+    ck_assert_uint_eq(later.batch.size, sizeof later);
+    for (size_t i = 0; i < sizeof later.tail; i++)
+        ck_assert_int_eq(later.tail[i], 0);
+    later.batch = whole(&d);
+    later.batch.tokens = 1;
+    later.batch.size = sizeof later;
+    for (size_t i = 0; i < sizeof later.tail; i += sizeof later.tail - 1) {
+        later.tail[i] = 1;
+        for (size_t c = 0; c < CALLS; c++)
+            refused(&d, calls[c], &later.batch, TSA_EINVAL, "size");
+        later.tail[i] = 0;
+    }
+    for (size_t c = 0; c < CALLS; c++)
+        ok(calls[c](d.r.plan, &later.batch, NULL, &d.err), &d.err);
     desk_end(&d);
 }
 END_TEST
@@ -320,6 +349,39 @@ START_TEST(packed_slots)
 }
 END_TEST
 
+/* Numbers go by place, but the sequence of an error is the slot; slots are looked at first. */
+START_TEST(numbers)
+{
+    struct desk d;
+    desk_begin(&d, TSA_F32);
+    struct tsa_batch batch = whole(&d);
+    batch.count = LISTED;
+    batch.slots = slots;
+    const int64_t backwards[] = {0, 5, 4, 9}, below[] = {-1, 5, 6, 9},
+                  longer[] = {3, 4, TOKENS + 1};
+    const int64_t negative[] = {2, -1, 3};
+    const struct {
+        const int64_t *offsets, *lengths;
+        ptrdiff_t sequence;
+    } bad[] = {{backwards, NULL, 0}, {below, NULL, 2}, {NULL, longer, 3}};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        batch.offsets = bad[i].offsets;
+        batch.lengths = bad[i].lengths;
+        for (int j = 0; j < 2; j++) {
+            batch.slots = slots;
+            refused(&d, j ? prefill : absorb, &batch, TSA_EINVAL,
+                    batch.offsets ? "offsets" : "lengths");
+            ck_assert_int_eq(d.err.sequence, bad[i].sequence);
+            batch.slots = negative;
+            refused(&d, j ? prefill : absorb, &batch, TSA_EINVAL, "slots");
+            ck_assert_int_eq(d.err.sequence, -1);
+            ck_assert_int_eq(d.err.found, -1);
+        }
+    }
+    desk_end(&d);
+}
+END_TEST
+
 /* -- values in slots --------------------------------------------------------------------------- */
 
 enum shape_of_rows { EVEN, PADDED, PACKED };
@@ -489,7 +551,9 @@ int main(void)
     Suite *suite = suite_create("batch");
     TCase *refusals = add_case(suite, "refusals"), *lists = add_case(suite, "slots");
     tcase_add_test(refusals, sizes);
+    tcase_add_test(refusals, newer);
     tcase_add_test(refusals, contradictions);
+    tcase_add_test(refusals, numbers);
     tcase_add_test(refusals, widths);
     tcase_add_test(refusals, unused_tensors);
     tcase_add_loop_test(lists, padded_slots, 0, 2);
