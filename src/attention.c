@@ -10,9 +10,9 @@
 
 enum tsa_status tsa_batch_init(struct tsa_batch *batch, size_t size)
 {
-    if (!batch || size != sizeof *batch) /* the only version */
+    if (!batch || size < sizeof *batch || size > TSA_MOST_BATCH_BYTES)
         return TSA_EINVAL;
-    memset(batch, 0, sizeof *batch);
+    memset(batch, 0, size); /* a newer caller's fields are not set: the calls refuse others */
     batch->size = size;
     return TSA_OK;
 }
@@ -84,52 +84,11 @@ static enum tsa_status run(struct tsa_call *call, struct tsa_workspace *ws, stru
     return status == TSA_OK ? tsa_succeed(err) : status;
 }
 
-static enum tsa_status need(const void *x, const char *name, struct tsa_error *err)
-{
-    return x ? TSA_OK : tsa_fail(err, TSA_EINVAL, name, "%s is NULL", name);
-}
-
-/* What no batch may have, and what this operation has no use for. */
-static enum tsa_status check_batch(enum tsa_operation operation, const struct tsa_batch *batch,
-                                   struct tsa_error *err)
-{
-    if (need(batch, "batch", err))
-        return TSA_EINVAL;
-    if (batch->size != sizeof *batch)
-        return tsa_fail(err, TSA_EINVAL, "size",
-                        "batch: size is %zu, wanted %zu (set by tsa_batch_init)", batch->size,
-                        sizeof *batch);
-    for (size_t i = 0; i < sizeof batch->reserved / sizeof *batch->reserved; i++)
-        if (batch->reserved[i])
-            return tsa_fail(err, TSA_EINVAL, "batch", "batch: reserved fields must be NULL");
-    if (batch->gate.data || batch->value_gate.data)
-        return tsa_fail(err, TSA_EUNSUPPORTED, batch->gate.data ? "gate" : "value_gate",
-                        "this version has no gates");
-    if (batch->offsets && batch->lengths)
-        return tsa_fail(err, TSA_EINVAL, "lengths",
-                        "sequences are packed (offsets) or padded (lengths), not both");
-    const bool even = operation == TSA_DECODE || operation == TSA_QUERY;
-    if (even && (batch->offsets || batch->lengths))
-        return tsa_fail(err, TSA_EINVAL, batch->offsets ? "offsets" : "lengths",
-                        "%s takes as many rows of every sequence: %s must be NULL",
-                        operation == TSA_DECODE ? "tsa_decode" : "tsa_query",
-                        batch->offsets ? "offsets" : "lengths");
-    if (operation == TSA_DECODE && batch->tokens > 1) {
-        tsa_fail(err, TSA_EINVAL, "tokens", "tsa_decode takes 1 token of a sequence, not %zu",
-                 batch->tokens);
-        tsa_error_numbers(err, 1, (int64_t)batch->tokens);
-        return TSA_EINVAL;
-    }
-    return TSA_OK;
-}
-
 static enum tsa_status run_batch(enum tsa_operation operation, const struct tsa_plan *plan,
                                  const struct tsa_batch *batch, struct tsa_workspace *ws,
                                  struct tsa_error *err)
 {
-    if (need(plan, "plan", err))
-        return TSA_EINVAL;
-    const enum tsa_status status = check_batch(operation, batch, err);
+    const enum tsa_status status = tsa_check_batch(operation, plan, batch, err);
     if (status != TSA_OK)
         return status;
     struct tsa_call call = {.operation = operation,
@@ -181,15 +140,8 @@ enum tsa_status tsa_softmax(const struct tsa_plan *plan, size_t batch, size_t qu
                             const struct tsa_tensor *v, const struct tsa_tensor *o,
                             struct tsa_workspace *ws, struct tsa_error *err)
 {
-    if (need(plan, "plan", err) || need(q, "q", err) || need(k, "k", err))
-        return TSA_EINVAL;
-    const bool work = batch > 0 && queries > 0;
-    if (work && (keys == 0 || (causal && keys < queries))) {
-        tsa_fail(err, TSA_EINVAL, "keys", "%zu keys leave a query of %zu without any", keys,
-                 queries);
-        tsa_error_numbers(err, (int64_t)(causal ? queries : 1), (int64_t)keys);
-        return TSA_EINVAL;
-    }
+    if (!plan)
+        return tsa_fail(err, TSA_EINVAL, "plan", "plan is NULL");
     struct tsa_call call = {.operation = TSA_SOFTMAX,
                             .plan = plan,
                             .batch = batch,
@@ -200,8 +152,9 @@ enum tsa_status tsa_softmax(const struct tsa_plan *plan, size_t batch, size_t qu
                             .k = k,
                             .v = v,
                             .o = o};
-    if (work)
+    if (batch > 0 && queries > 0)
         return run(&call, ws, err);
+    /* nothing to do needs no scratch */
     enum tsa_status status = tsa_check_shapes(&call, err);
     if (status == TSA_OK)
         status = tsa_workspace_check(plan, ws, 0, err);

@@ -12,6 +12,9 @@
 /* Items that are long beside a thread's share are less than this many times the threads. */
 #define TSA_LONG_ITEMS 16
 
+/* A newer caller's struct tsa_batch is longer than ours; none will be longer than this. */
+#define TSA_MOST_BATCH_BYTES ((size_t)4096)
+
 enum tsa_operation { TSA_PREFILL, TSA_DECODE, TSA_ABSORB, TSA_QUERY, TSA_SOFTMAX };
 
 struct tsa_call {
@@ -103,6 +106,9 @@ void tsa_call_end(struct tsa_call *call, struct tsa_workspace *ws);
 
 /* -- check.c -- */
 
+/* The order of all checks is at the top of check.c. */
+enum tsa_status tsa_check_batch(enum tsa_operation operation, const struct tsa_plan *plan,
+                                const struct tsa_batch *batch, struct tsa_error *err);
 /* Sequences, tensors and their overlap; fills call->tokens of a ragged call. */
 enum tsa_status tsa_check_shapes(struct tsa_call *call, struct tsa_error *err);
 /* All states fit, are distinct if they are written, and have tokens if they are only read. Uses the

@@ -1,12 +1,78 @@
 /* SPDX-License-Identifier: MIT */
-/* What is checked before a call may change anything, in this order: sequences (offsets, lengths,
- * slots), the tensors q, k, v, o, their overlap; after the workspace, layer and states; then, in
- * check_values.c, the values of k, v and q. */
+/* What is checked before a call may change anything, in the order that tsa.h gives:
+ *
+ *    tsa_check_batch   1. plan and batch: NULL, size, fields of a newer version, reserved, gates
+ *                      2. offsets, lengths and tokens that the operation does not take, or that
+ *                         contradict one another
+ *    tsa_check_shapes  3. numbers in slots, offsets and lengths; keys of tsa_softmax
+ *                      4. q, k, v, o as far as the operation uses them; o against the others
+ *    tsa_call_begin    5. the workspace, or memory for scratch: what follows needs a team
+ *    tsa_check_states  6. states NULL, layer, every state; repeated states or slots; for
+ *                         tsa_query, tokens to average
+ *    tsa_check_values  7. the values of k, v and q (check_values.c)
+ *
+ * tsa_softmax has no batch and no states: 1, 2 and 6 are not for it. */
 #include "config.h"
 
 #include <string.h>
 
 #include "call.h"
+
+/* -- batch ------------------------------------------------------------------------------- */
+
+static enum tsa_status check_version(const struct tsa_batch *batch, struct tsa_error *err)
+{
+    if (batch->size < sizeof *batch || batch->size > TSA_MOST_BATCH_BYTES) {
+        tsa_fail(err, TSA_EINVAL, "size",
+                 "batch.size is %zu, wanted sizeof(struct tsa_batch) = %zu: was tsa_batch_init "
+                 "called?",
+                 batch->size, sizeof *batch);
+        tsa_error_numbers(err, (int64_t)sizeof *batch, (int64_t)batch->size);
+        return TSA_EINVAL;
+    }
+    for (size_t i = sizeof *batch; i < batch->size; i++)
+        if (((const unsigned char *)batch)[i] != 0)
+            return tsa_fail(err, TSA_EINVAL, "size",
+                            "the batch is set at byte %zu, which is of a newer version than this "
+                            "library, %s: its size is %zu here",
+                            i, tsa_version(), sizeof *batch);
+    for (size_t i = 0; i < sizeof batch->reserved / sizeof *batch->reserved; i++)
+        if (batch->reserved[i])
+            return tsa_fail(err, TSA_EINVAL, "reserved", "reserved[%zu] is not NULL", i);
+    if (batch->gate.data || batch->value_gate.data) {
+        const char *name = batch->gate.data ? "gate" : "value_gate";
+        return tsa_fail(err, TSA_EUNSUPPORTED, name, "%s: this version has no gates", name);
+    }
+    return TSA_OK;
+}
+
+enum tsa_status tsa_check_batch(enum tsa_operation operation, const struct tsa_plan *plan,
+                                const struct tsa_batch *batch, struct tsa_error *err)
+{
+    if (!plan)
+        return tsa_fail(err, TSA_EINVAL, "plan", "plan is NULL");
+    if (!batch)
+        return tsa_fail(err, TSA_EINVAL, "batch", "batch is NULL");
+    const enum tsa_status status = check_version(batch, err);
+    if (status != TSA_OK)
+        return status;
+    if (batch->offsets && batch->lengths)
+        return tsa_fail(err, TSA_EINVAL, "lengths",
+                        "sequences are packed (offsets) or padded (lengths), not both");
+    const bool even = operation == TSA_DECODE || operation == TSA_QUERY;
+    if (even && (batch->offsets || batch->lengths))
+        return tsa_fail(err, TSA_EINVAL, batch->offsets ? "offsets" : "lengths",
+                        "%s takes as many rows of every sequence: %s must be NULL",
+                        operation == TSA_DECODE ? "tsa_decode" : "tsa_query",
+                        batch->offsets ? "offsets" : "lengths");
+    if (operation == TSA_DECODE && batch->tokens > 1) {
+        tsa_fail(err, TSA_EINVAL, "tokens", "tokens is %zu; tsa_decode takes 1 of a sequence",
+                 batch->tokens);
+        tsa_error_numbers(err, 1, (int64_t)batch->tokens);
+        return TSA_EINVAL;
+    }
+    return TSA_OK;
+}
 
 /* -- tensors ----------------------------------------------------------------------------- */
 
@@ -95,45 +161,57 @@ static enum tsa_status check_tensor(const struct wanted *wanted, struct tsa_erro
 
 /* -- sequences --------------------------------------------------------------------------- */
 
-static enum tsa_status bad_sequence(struct tsa_error *err, const char *argument, size_t b,
-                                    int64_t found, const char *wanted)
+/* A number of argument[at], which belongs to sequence b; -1: to none that can be named. */
+static enum tsa_status bad_number(struct tsa_error *err, const char *argument, size_t at,
+                                  ptrdiff_t b, int64_t found, const char *wanted)
 {
-    tsa_fail(err, TSA_EINVAL, argument, "%s[%zu] is %lld, wanted %s", argument, b, (long long)found,
-             wanted);
+    tsa_fail(err, TSA_EINVAL, argument, "%s[%zu] is %lld, wanted %s", argument, at,
+             (long long)found, wanted);
     tsa_error_numbers(err, 0, found);
-    if (err && strcmp(argument, "slots") != 0)
-        err->sequence = (ptrdiff_t)b;
+    if (err)
+        err->sequence = b;
     return TSA_EINVAL;
 }
 
 static enum tsa_status check_sequences(struct tsa_call *call, struct tsa_error *err)
 {
     size_t most = 0;
+    for (size_t b = 0; call->slots && b < call->batch; b++)
+        if (call->slots[b] < 0 || (uint64_t)call->slots[b] >= (uint64_t)PTRDIFF_MAX)
+            return bad_number(err, "slots", b, -1, call->slots[b], "0 or more");
     for (size_t b = 0; call->offsets && b < call->batch; b++) {
+        const ptrdiff_t sequence = (ptrdiff_t)tsa_call_slot(call, b);
         const int64_t from = call->offsets[b], to = call->offsets[b + 1];
         if (from < 0)
-            return bad_sequence(err, "offsets", b, from, "0 or more");
-        if (to < from || (uint64_t)to > (uint64_t)PTRDIFF_MAX) {
-            bad_sequence(err, "offsets", b + 1, to,
-                         to < from ? "at least the one before it" : "a number of rows in memory");
-            if (err)
-                err->sequence = (ptrdiff_t)b; /* which ends there */
-            return TSA_EINVAL;
-        }
+            return bad_number(err, "offsets", b, sequence, from, "0 or more");
+        if (to < from) /* where this sequence ends */
+            return bad_number(err, "offsets", b + 1, sequence, to, "at least the one before it");
+        if ((uint64_t)to > (uint64_t)PTRDIFF_MAX)
+            return bad_number(err, "offsets", b + 1, sequence, to, "a number of rows in memory");
         most = (size_t)(to - from) > most ? (size_t)(to - from) : most;
     }
     for (size_t b = 0; call->lengths && b < call->batch; b++) {
         const int64_t n = call->lengths[b];
         if (n < 0 || (uint64_t)n > call->tokens)
-            return bad_sequence(err, "lengths", b, n, "0 to tokens");
+            return bad_number(err, "lengths", b, (ptrdiff_t)tsa_call_slot(call, b), n,
+                              "0 to tokens");
         most = (size_t)n > most ? (size_t)n : most;
     }
-    for (size_t b = 0; call->slots && b < call->batch; b++)
-        if (call->slots[b] < 0 || (uint64_t)call->slots[b] >= (uint64_t)PTRDIFF_MAX)
-            return bad_sequence(err, "slots", b, call->slots[b], "0 or more");
     if (call->offsets || call->lengths)
         call->tokens = most;
     return TSA_OK;
+}
+
+/* Of tsa_softmax: does every query see a key? */
+static enum tsa_status check_keys(const struct tsa_call *call, struct tsa_error *err)
+{
+    const size_t wanted = call->causal ? call->tokens : 1;
+    if (call->batch == 0 || call->tokens == 0 || call->keys >= wanted)
+        return TSA_OK;
+    tsa_fail(err, TSA_EINVAL, "keys", "%zu keys leave a query of %zu without any", call->keys,
+             call->tokens);
+    tsa_error_numbers(err, (int64_t)wanted, (int64_t)call->keys);
+    return TSA_EINVAL;
 }
 
 /* -- tensors of a call ------------------------------------------------------------------- */
@@ -182,7 +260,8 @@ static enum tsa_status check_overlap(const struct tsa_call *call, struct tsa_err
 
 enum tsa_status tsa_check_shapes(struct tsa_call *call, struct tsa_error *err)
 {
-    enum tsa_status status = check_sequences(call, err);
+    enum tsa_status status =
+        call->operation == TSA_SOFTMAX ? check_keys(call, err) : check_sequences(call, err);
     if (status == TSA_OK)
         status = check_tensors(call, err);
     return status == TSA_OK ? check_overlap(call, err) : status;
@@ -264,6 +343,46 @@ static enum tsa_status twice(const struct tsa_call *call, struct tsa_error *err)
     return TSA_EINVAL;
 }
 
+/* The slots of tsa_query: its states may repeat, but two tasks may not write the same output. Marks
+ * in the states will not do, as other calls may be reading them. */
+static enum tsa_status check_slots_apart(const struct tsa_call *call, struct tsa_error *err)
+{
+    size_t ascending = 1;
+    while (ascending < call->batch && call->slots[ascending - 1] < call->slots[ascending])
+        ascending++;
+    if (ascending >= call->batch)
+        return TSA_OK;
+    uint64_t seen[512]; /* a bit for each slot from `from` on */
+    const size_t span = 8 * sizeof seen;
+    for (size_t from = 0, next; from != SIZE_MAX; from = next) {
+        memset(seen, 0, sizeof seen);
+        next = SIZE_MAX;
+        for (size_t b = 0; b < call->batch; b++) {
+            const size_t slot = (size_t)call->slots[b];
+            if (slot < from)
+                continue;
+            if (slot - from >= span) {
+                next = slot < next ? slot : next;
+                continue;
+            }
+            uint64_t *word = &seen[(slot - from) / 64];
+            const uint64_t bit = (uint64_t)1 << (slot - from) % 64;
+            if (*word & bit) {
+                size_t first = 0;
+                while (call->slots[first] != call->slots[b])
+                    first++;
+                tsa_fail(err, TSA_EINVAL, "slots", "slots[%zu] and slots[%zu] are the same", first,
+                         b);
+                if (err)
+                    err->sequence = (ptrdiff_t)slot;
+                return TSA_EINVAL;
+            }
+            *word |= bit;
+        }
+    }
+    return TSA_OK;
+}
+
 /* Queries need something to average. */
 static enum tsa_status check_tokens(const struct tsa_call *call, struct tsa_error *err)
 {
@@ -280,7 +399,7 @@ static enum tsa_status check_tokens(const struct tsa_call *call, struct tsa_erro
     return TSA_OK;
 }
 
-enum tsa_status tsa_check_states(const struct tsa_call *call, struct tsa_error *err)
+static enum tsa_status check_states(const struct tsa_call *call, struct tsa_error *err)
 {
     const struct tsa_plan *plan = call->plan;
     if (call->batch > 0 && !call->states)
@@ -289,15 +408,13 @@ enum tsa_status tsa_check_states(const struct tsa_call *call, struct tsa_error *
         return tsa_fail(err, TSA_EINVAL, "layer", "layer is %zu; the plan has %zu", call->layer,
                         plan->layers);
     enum tsa_status status = TSA_OK;
-    if (call->batch == 1) {
-        status = check_state(call, 0, err);
-        return status == TSA_OK && !tsa_call_writes_states(call) ? check_tokens(call, err) : status;
-    }
+    if (call->batch == 1)
+        return check_state(call, 0, err);
     if (step_states(call, CHECK))
         for (size_t b = 0; b < call->batch && status == TSA_OK; b++)
             status = check_state(call, b, err);
     if (!tsa_call_writes_states(call))
-        return status == TSA_OK ? check_tokens(call, err) : status;
+        return status;
     if (status == TSA_OK && step_states(call, COMPARE))
         status = twice(call, err);
     if (status == TSA_OK)
@@ -307,4 +424,14 @@ enum tsa_status tsa_check_states(const struct tsa_call *call, struct tsa_error *
             if (check_state(call, b, NULL) == TSA_OK)
                 mark(call, b, 0);
     return status;
+}
+
+enum tsa_status tsa_check_states(const struct tsa_call *call, struct tsa_error *err)
+{
+    enum tsa_status status = check_states(call, err);
+    if (tsa_call_writes_states(call))
+        return status;
+    if (status == TSA_OK && call->slots)
+        status = check_slots_apart(call, err);
+    return status == TSA_OK ? check_tokens(call, err) : status;
 }

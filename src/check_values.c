@@ -206,7 +206,7 @@ static double scan_rows(const struct scan *scan, size_t b, size_t h, size_t from
     }
     if (from >= count)
         return 0;
-    return absmax_rows(call->plan, in->x, b, h, first + from,
+    return absmax_rows(call->plan, in->x, tsa_call_batch(call, b), h, first + from,
                        count - from < scan->rows ? count - from : scan->rows, in->width,
                        in->x->token);
 }

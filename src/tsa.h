@@ -102,7 +102,7 @@ enum tsa_basis {
 
 /** How the products of features and sums are computed. */
 enum tsa_compute {
-    TSA_COMPUTE_EXACT = 0,    /**< in the plan's dtype, all of them */
+    TSA_COMPUTE_EXACT = 0,  /**< in the plan's dtype, all of them */
     TSA_COMPUTE_MIXED = 1,  /**< degrees from exact_degrees on from bf16 operands, added in f32;
                                 lower degrees, the window and the sums themselves in f32. Degree m
                                 weighs c_m x^m: this costs little where |q.k|/a is below 1, and
@@ -142,7 +142,7 @@ struct tsa_tensor {
     };
     enum tsa_dtype dtype;
     ptrdiff_t batch, head, token;
-    size_t width; /**< elements of a row, or 0: not stated. A width that is not the plan's is refused */
+    size_t width;          /**< elements of a row, or 0: not stated; not the plan's: refused */
     ptrdiff_t reserved[3]; /**< must be 0 */
 };
 
@@ -162,8 +162,9 @@ struct tsa_batch {
     void *reserved[4];                  /**< must be NULL */
 };
 
-/** Zeros and `size`, which is sizeof(struct tsa_batch). TSA_EINVAL for NULL and for a size that is
- *  of no version. Thread-safe. */
+/** Set every field to 0 or NULL, but `size`, which is sizeof(struct tsa_batch). Fields of a newer
+ *  version than the library's are accepted as long as they are 0. TSA_EINVAL for NULL and for what
+ *  can be no such size. Thread-safe. */
 TSA_API enum tsa_status tsa_batch_init(struct tsa_batch *batch, size_t size);
 
 /** What a plan is made from. Fill it with tsa_options_init(), then change fields. */
@@ -435,15 +436,26 @@ TSA_API void tsa_workspace_destroy(struct tsa_workspace *ws);
  *
  * With `slots`, sequence b is states[slots[b]], and batch index slots[b] in tensors that are not
  * packed; offsets and lengths go by place in the list. States in no slot of the list may be NULL;
- * slots must not be negative. In errors `sequence` is the slot. (For rows that lie in the order of
+ * slots must be distinct and not negative. In errors `sequence` is the slot. (For rows that lie in the order of
  * the list, leave slots NULL and give a list of their states.)
  *
- * Calls that write states want them distinct. 0 tokens or count 0: no-op, after the checks that
- * need no rows. All return TSA_EINVAL, TSA_EFORMAT, TSA_EMISMATCH, TSA_ENONFINITE, TSA_EOVERFLOW,
- * TSA_EUNSUPPORTED (a gate), TSA_ENOMEM (argument ws: scratch for this call), and are thread-safe
- * for distinct outputs and workspaces, and for distinct states where these are written. What is
- * wrong is looked for in this order: plan, batch, offsets, lengths, slots, the tensors q, k, v, o,
- * their overlap, the workspace, layer and states, the values of k, v and q. */
+ * Calls that write states want them distinct; tsa_query() reads them, and they may repeat. Where
+ * there are no rows (count 0, or no token in any sequence) the call is a no-op, after the checks
+ * that need no rows; tensors with data NULL are then not looked at, else they are TSA_EINVAL. All
+ * return TSA_EINVAL, TSA_EFORMAT, TSA_EMISMATCH, TSA_ENONFINITE, TSA_EOVERFLOW, TSA_EUNSUPPORTED (a
+ * gate), TSA_ENOMEM (argument ws: scratch for this call), and are thread-safe for distinct outputs
+ * and workspaces, and for distinct states where these are written.
+ *
+ * What is checked, in this order; the first that is wrong is reported:
+ *
+ *   1. plan and batch: NULL; size, and fields of a newer version; reserved; gates
+ *   2. offsets, lengths and tokens that the call does not take, or that contradict one another
+ *   3. numbers in slots, offsets and lengths
+ *   4. q, k, v and o, as far as the call uses them: data, dtype, reserved, width, strides; data of
+ *      o equal to that of another
+ *   5. the workspace, or memory for scratch
+ *   6. states NULL, layer, every state; repeated states or slots; tokens to average (tsa_query)
+ *   7. the values of k, v and q */
 
 /** Absorb the tokens and write causal outputs: o_t sees every token the state held before, and
  *  tokens 0..t of this call. Needs q, k, v and o; writes the states. */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* struct tsa_batch: versions of the struct, contradictions, tensors that a call does not use, widths,
  * and slots beside packed and padded sequences, bit by bit against calls for one sequence. */
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -84,7 +86,7 @@ START_TEST(sizes)
     ck_assert_int_eq(tsa_batch_init(&batch, sizeof batch), TSA_OK);
     ck_assert_mem_eq(&batch, BATCH(.tokens = 0), sizeof batch);
     ck_assert_int_eq(tsa_batch_init(NULL, sizeof batch), TSA_EINVAL);
-    const size_t wrong[] = {0, 1, sizeof batch - 1, sizeof batch - 8, sizeof batch + 8, SIZE_MAX};
+    const size_t wrong[] = {0, 1, sizeof batch - 1, sizeof batch - 8, 4097, SIZE_MAX};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         ck_assert_int_eq(tsa_batch_init(&batch, wrong[i]), TSA_EINVAL);
         batch = whole(&d);
@@ -97,7 +99,36 @@ START_TEST(sizes)
     batch = whole(&d);
     batch.reserved[3] = &d;
     for (size_t c = 0; c < CALLS; c++)
-        refused(&d, calls[c], &batch, TSA_EINVAL, "batch");
+        refused(&d, calls[c], &batch, TSA_EINVAL, "reserved");
+    desk_end(&d);
+}
+END_TEST
+
+/* A caller built against a newer header: what this version does not know has to be zero. */
+START_TEST(newer)
+{
+    struct {
+        struct tsa_batch batch;
+        unsigned char tail[64];
+    } later;
+    struct desk d;
+    desk_begin(&d, TSA_F32);
+    memset(&later, 0x5a, sizeof later);
+    ck_assert_int_eq(tsa_batch_init(&later.batch, sizeof later), TSA_OK);
+    ck_assert_uint_eq(later.batch.size, sizeof later);
+    for (size_t i = 0; i < sizeof later.tail; i++)
+        ck_assert_int_eq(later.tail[i], 0);
+    later.batch = whole(&d);
+    later.batch.tokens = 1;
+    later.batch.size = sizeof later;
+    for (size_t i = 0; i < sizeof later.tail; i += sizeof later.tail - 1) {
+        later.tail[i] = 1;
+        for (size_t c = 0; c < CALLS; c++)
+            refused(&d, calls[c], &later.batch, TSA_EINVAL, "size");
+        later.tail[i] = 0;
+    }
+    for (size_t c = 0; c < CALLS; c++)
+        ok(calls[c](d.r.plan, &later.batch, NULL, &d.err), &d.err);
     desk_end(&d);
 }
 END_TEST
@@ -318,15 +349,216 @@ START_TEST(packed_slots)
 }
 END_TEST
 
+/* Numbers go by place, but the sequence of an error is the slot; slots are looked at first. */
+START_TEST(numbers)
+{
+    struct desk d;
+    desk_begin(&d, TSA_F32);
+    struct tsa_batch batch = whole(&d);
+    batch.count = LISTED;
+    batch.slots = slots;
+    const int64_t backwards[] = {0, 5, 4, 9}, below[] = {-1, 5, 6, 9},
+                  longer[] = {3, 4, TOKENS + 1};
+    const int64_t negative[] = {2, -1, 3};
+    const struct {
+        const int64_t *offsets, *lengths;
+        ptrdiff_t sequence;
+    } bad[] = {{backwards, NULL, 0}, {below, NULL, 2}, {NULL, longer, 3}};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        batch.offsets = bad[i].offsets;
+        batch.lengths = bad[i].lengths;
+        for (int j = 0; j < 2; j++) {
+            batch.slots = slots;
+            refused(&d, j ? prefill : absorb, &batch, TSA_EINVAL,
+                    batch.offsets ? "offsets" : "lengths");
+            ck_assert_int_eq(d.err.sequence, bad[i].sequence);
+            batch.slots = negative;
+            refused(&d, j ? prefill : absorb, &batch, TSA_EINVAL, "slots");
+            ck_assert_int_eq(d.err.sequence, -1);
+            ck_assert_int_eq(d.err.found, -1);
+        }
+    }
+    desk_end(&d);
+}
+END_TEST
+
+/* -- values in slots --------------------------------------------------------------------------- */
+
+enum shape_of_rows { EVEN, PADDED, PACKED };
+
+/* The call on some states, of which each has three tokens, is refused for one element, and has
+ * changed neither states nor outputs. `at`: sequence, head, token, column, the last -1 if the whole
+ * row is to blame. */
+static void refused_at(struct desk *d, call function, const struct tsa_batch *batch,
+                       enum tsa_status want, const char *argument, const ptrdiff_t at[4])
+{
+    const size_t bytes = d->p.o_count * dtype_size(d->p.shape.dtype);
+    void *o = malloc(bytes);
+    memcpy(o, d->r.o, bytes);
+    const enum tsa_status got = function(d->r.plan, batch, NULL, &d->err);
+    ck_assert_msg(got == want, "%s, wanted %s for %s, slot %td", tsa_status_string(got),
+                  tsa_status_string(want), argument, at[0]);
+    ck_assert_str_eq(d->err.argument, argument);
+    ck_assert_int_eq(d->err.sequence, at[0]);
+    ck_assert_int_eq(d->err.head, at[1]);
+    ck_assert_int_eq(d->err.token, at[2]);
+    ck_assert_int_eq(d->err.column, at[3]);
+    for (size_t b = 0; b < SEQUENCES; b++)
+        ck_assert_uint_eq(tsa_state_tokens(d->r.states[b], 0), 3);
+    ck_assert_mem_eq(o, d->r.o, bytes);
+    free(o);
+}
+
+/* A bad element in any listed slot is found, wherever it stands in the list; rows of slots that are
+ * not listed, and pads, may hold NaN. Without normalisation, so that finite values overflow too. */
+START_TEST(values_in_slots)
+{
+    const enum tsa_dtype dtype = _i % 2 == 0 ? TSA_F32 : TSA_F64;
+    const enum shape_of_rows rows = _i / 2 % 3;
+    const bool wide = _i / 6 == 1; /* worth a team */
+    const struct shape shape = {wide ? 64 : WIDTH,
+                                VALUES,
+                                3,
+                                8,
+                                HEADS,
+                                2,
+                                SEQUENCES,
+                                wide ? 600 : TOKENS,
+                                dtype,
+                                TSA_NORMALIZE_NONE,
+                                COEF_TAYLOR,
+                                TEMP_TWO};
+    static const int64_t offsets[LISTED + 1] = {1, 8, 8 + 3, 8 + 3 + 5};
+    static const int64_t padded[LISTED] = {7, 3, 5};
+    struct desk d;
+    problem_make(&d.p, &shape, 78);
+    run_begin(&d.r, &d.p, NULL, wide ? 3 : 1, 0);
+    struct tsa_batch batch = whole(&d);
+    batch.tokens = 3;
+    ok(tsa_absorb(d.r.plan, &batch, NULL, &d.err), &d.err);
+    batch.tokens = shape.tokens;
+    batch.count = LISTED;
+    batch.slots = slots;
+    batch.offsets = rows == PACKED ? offsets : NULL;
+    batch.lengths = rows == PADDED ? padded : NULL;
+    const struct tsa_tensor *const x[] = {&d.p.q, &d.p.k, &d.p.v};
+    static const char *const name[] = {"q", "k", "v"};
+#define ELEMENT(s, h, t, c) ((((s)*heads + (h)) * shape.tokens + (t)) * width + (c))
+    const double large = dtype == TSA_F32 ? 1e38 : 1e308;
+    for (size_t i = 0; i < LISTED; i++)
+        for (int j = 0; j < 3; j++)
+            for (int finite = 0; finite < 2; finite++) {
+                const size_t heads = j == 0 ? HEADS : 2, width = j == 2 ? shape.dv : shape.d;
+                const size_t s = (size_t)slots[i], h = heads - 1, t = 2, c = width - 1;
+                const size_t e =
+                    rows == PACKED ? ELEMENT(0, h, (size_t)offsets[i] + t, c) : ELEMENT(s, h, t, c);
+                const ptrdiff_t at[] = {slots[i], (ptrdiff_t)h, (ptrdiff_t)t,
+                                        finite ? -1 : (ptrdiff_t)c};
+                const enum tsa_status want = finite ? TSA_EOVERFLOW : TSA_ENONFINITE;
+                const double old = get(x[j]->data, dtype, e);
+                /* what no call may look at */
+                const size_t unlisted = rows == PACKED   ? ELEMENT(0, 0, 0, 1)
+                                        : rows == PADDED ? ELEMENT(0, 0, 3, 1)
+                                                         : ELEMENT(1, h, 2, 1);
+                const double other = get(x[j]->data, dtype, unlisted);
+                if (finite)
+                    put(x[j]->data, dtype, unlisted, NAN);
+                put(x[j]->data, dtype, e, finite ? large : INFINITY);
+                refused_at(&d, prefill, &batch, want, name[j], at);
+                if (j > 0)
+                    refused_at(&d, absorb, &batch, want, name[j], at);
+                else if (rows == EVEN)
+                    refused_at(&d, query, &batch, want, name[j], at);
+                put(x[j]->data, dtype, e, old);
+                put(x[j]->data, dtype, unlisted, other);
+            }
+    for (int j = 0; j < 3; j++) {
+        const size_t heads = j == 0 ? HEADS : 2, width = j == 2 ? shape.dv : shape.d;
+        put(x[j]->data, dtype,
+            rows == PACKED   ? ELEMENT(0, 0, 0, 1)
+            : rows == PADDED ? ELEMENT(0, 0, 3, 1)
+                             : ELEMENT(1, 0, 2, 1),
+            NAN);
+    }
+#undef ELEMENT
+    if (rows == EVEN)
+        ok(tsa_query(d.r.plan, &batch, NULL, &d.err), &d.err);
+    ok(tsa_prefill(d.r.plan, &batch, NULL, &d.err), &d.err);
+    run_end(&d.r);
+    problem_free(&d.p);
+}
+END_TEST
+
+/* -- slots of queries -------------------------------------------------------------------------- */
+
+/* A slot that is there twice is refused however far apart its places are; states may repeat. */
+START_TEST(query_slots)
+{
+    enum { MANY = 70001 };
+    static const size_t pairs[][2] = {{0, 1}, {1, 0}, {0, MANY - 1}, {40000, 7}, {32768, 65536}};
+    const int threads = _i + 1;
+    struct desk d;
+    struct tsa_options options;
+    desk_begin(&d, TSA_F32);
+    problem_options(&d.p, &options);
+    options.threads = threads;
+    struct tsa_plan *plan = make_plan(&options);
+    ok(tsa_absorb(plan,
+                  BATCH(.states = d.r.states, .count = 1, .tokens = 9, .k = d.p.k, .v = d.p.v),
+                  NULL, &d.err),
+       &d.err);
+    struct tsa_state **states = malloc(MANY * sizeof *states);
+    int64_t *list = malloc(MANY * sizeof *list);
+    float *o = malloc(sizeof(float) * MANY * HEADS * VALUES);
+    for (size_t i = 0; i < MANY; i++) {
+        states[i] = d.r.states[0];
+        list[i] = (int64_t)(MANY - 1 - i);
+    }
+    struct tsa_tensor q = d.p.q;
+    q.batch = 0;
+    struct tsa_batch batch = *BATCH(.states = states, .count = MANY, .tokens = 1, .slots = list,
+                                    .q = q, .o = dense(o, TSA_F32, HEADS, 1, VALUES));
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        const int64_t old = list[pairs[i][0]], other = list[pairs[i][1]];
+        list[pairs[i][0]] = other;
+        memset(o, 0x5a, sizeof(float) * MANY * HEADS * VALUES);
+        ck_assert_int_eq(tsa_query(plan, &batch, NULL, &d.err), TSA_EINVAL);
+        ck_assert_str_eq(d.err.argument, "slots");
+        ck_assert_int_eq(d.err.sequence, other);
+        char text[64];
+        const size_t first = pairs[i][0] < pairs[i][1] ? pairs[i][0] : pairs[i][1];
+        snprintf(text, sizeof text, "slots[%zu] and slots[%zu]", first,
+                 pairs[i][0] + pairs[i][1] - first);
+        ck_assert_msg(strstr(d.err.text, text) != NULL, "\"%s\", wanted %s", d.err.text, text);
+        for (size_t j = 0; j < MANY * HEADS * VALUES * sizeof(float); j++)
+            CHECK(((unsigned char *)o)[j] == 0x5a, "byte %zu of the outputs has changed", j);
+        list[pairs[i][0]] = old;
+    }
+    ok(tsa_query(plan, &batch, NULL, &d.err), &d.err);
+    for (size_t i = 1; i < MANY; i++)
+        CHECK(memcmp(o, o + i * HEADS * VALUES, sizeof(float) * HEADS * VALUES) == 0,
+              "slot %zu differs", i);
+    free(states);
+    free(list);
+    free(o);
+    tsa_plan_destroy(plan);
+    desk_end(&d);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("batch");
     TCase *refusals = add_case(suite, "refusals"), *lists = add_case(suite, "slots");
     tcase_add_test(refusals, sizes);
+    tcase_add_test(refusals, newer);
     tcase_add_test(refusals, contradictions);
+    tcase_add_test(refusals, numbers);
     tcase_add_test(refusals, widths);
     tcase_add_test(refusals, unused_tensors);
     tcase_add_loop_test(lists, padded_slots, 0, 2);
     tcase_add_loop_test(lists, packed_slots, 0, 2);
+    tcase_add_loop_test(lists, values_in_slots, 0, 12);
+    tcase_add_loop_test(lists, query_slots, 0, 2);
     return run_suite(suite);
 }
