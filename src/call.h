@@ -50,11 +50,34 @@ static inline size_t tsa_call_tokens(const struct tsa_call *call, size_t b)
     return call->lengths ? (size_t)call->lengths[b] : call->tokens;
 }
 
+/* One kv head of one layer of a state. */
+struct tsa_section {
+    void *data;
+    struct tsa_layout layout;
+    size_t window; /* tokens in its open window */
+};
+/* Sums of features that follow one another, `ldv` elements apart. */
+struct tsa_rows {
+    void *hi, *lo, *ones_hi, *ones_lo;
+};
+
 /* What an arithmetic type brings. */
 struct tsa_engine {
     void (*prefill)(const struct tsa_call *call); /* also absorb: q is NULL */
     void (*query)(const struct tsa_call *call);
     void (*softmax)(const struct tsa_call *call);
+    /* Prepare the open window of a section in scratch; then fold it into features f0 .. f1-1, at
+     * most plan->block. */
+    void (*open_window)(const struct tsa_plan *plan, const struct tsa_section *s, void *scratch);
+    void (*fold_open_window)(const struct tsa_plan *plan, const struct tsa_section *s,
+                             const struct tsa_rows *rows, size_t f0, size_t f1, void *scratch);
+    /* to += from, which may be the same. */
+    void (*merge_rows)(const struct tsa_plan *plan, size_t count, const struct tsa_rows *to,
+                       const struct tsa_rows *from);
+    /* Rows of sums as doubles: dv values and the ones column, times the square root of the
+     * multiplicity if tuple, which moves on, is not NULL. */
+    void (*export_rows)(const struct tsa_plan *plan, size_t count, const struct tsa_rows *rows,
+                        struct tsa_tuple *tuple, double *out, ptrdiff_t stride);
 };
 extern const struct tsa_engine tsa_engine_f32, tsa_engine_f64;
 

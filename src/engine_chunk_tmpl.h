@@ -13,6 +13,7 @@ struct sums {
                               NULL: to be rounded when read */
 };
 struct window {
+    size_t n; /* tokens in it */
     T *kt, *v;
     ptrdiff_t ldk, ldv;
 };
@@ -25,6 +26,21 @@ struct item {
     struct sums sums;
     struct window window;
 };
+
+/* The parts of the section of a state, without what it keeps as pairs. */
+static struct sums section_sums(T *section, const struct tsa_layout *l)
+{
+    return (struct sums){.hi = section + l->hi,
+                         .lo = section + l->lo,
+                         .ones_hi = section + l->ones_hi,
+                         .ones_lo = section + l->ones_lo,
+                         .ld = (ptrdiff_t)l->ldv};
+}
+static struct window section_window(T *section, const struct tsa_layout *l, size_t n)
+{
+    return (struct window){n, section + l->kt, section + l->v, (ptrdiff_t)l->ldk,
+                           (ptrdiff_t)l->ldv};
+}
 
 static struct item item_of(const struct tsa_call *call, size_t b, size_t g)
 {
@@ -43,20 +59,15 @@ static struct item item_of(const struct tsa_call *call, size_t b, size_t g)
     it.end = it.t + tsa_call_tokens(call, b);
     it.open = header->window;
     it.state = s;
-    it.sums = (struct sums){.hi = section + l->hi,
-                            .lo = section + l->lo,
-                            .ones_hi = section + l->ones_hi,
-                            .ones_lo = section + l->ones_lo,
-                            .ld = (ptrdiff_t)l->ldv,
-                            .folded = header->tokens > header->window};
+    it.sums = section_sums(section, l);
+    it.sums.folded = header->tokens > header->window;
+    it.window = section_window(section, l, header->window);
     /* in a state of more terms the partner of an odd last feature is not the padding */
     const bool padded = s->header.terms == plan->terms || (plan->mono.total - plan->high) % 2 == 0;
     if (s->header.pair_degree > 0 && s->header.pair_degree == plan->pair_degree && padded) {
         it.sums.hi_pairs = section + l->hi_pairs;
         it.sums.ones_pairs = section + l->ones_pairs;
     }
-    it.window =
-        (struct window){section + l->kt, section + l->v, (ptrdiff_t)l->ldk, (ptrdiff_t)l->ldv};
     return it;
 }
 
@@ -155,12 +166,13 @@ static bool read_in_place(const struct tsa_call *call, const struct item *it, st
     return true;
 }
 
-/* Pack tokens t .. t+n-1 of the tensors into positions `at` .. of a window; of their keys alone where
- * the values are read in place. */
-static void append(const struct tsa_call *call, T *scratch, const struct item *it,
-                   const struct window *w, size_t at, size_t t, size_t n, bool in_place)
+/* Pack tokens t .. t+n-1 of the tensors behind those of a window; their keys alone where the values
+ * are read in place. */
+static void append(const struct tsa_call *call, T *scratch, const struct item *it, struct window *w,
+                   size_t t, size_t n, bool in_place)
 {
     const struct tsa_plan *plan = call->plan;
+    const size_t at = w->n;
     const int l2 = plan->normalize == TSA_NORMALIZE_L2;
     for (size_t done = 0; done < n;) {
         const size_t left = n - done,
@@ -177,6 +189,7 @@ static void append(const struct tsa_call *call, T *scratch, const struct item *i
         }
         done += m;
     }
+    w->n += n;
 }
 
 /* Chunk j of an item: tokens t .. t+n-1 of the tensors in window positions from `at` on. */
@@ -201,10 +214,10 @@ static size_t chunk_count(const struct tsa_call *call, const struct item *it)
     return (it->open + it->end - it->t + call->plan->chunk - 1) / call->plan->chunk;
 }
 
-/* The first n tokens of a window. */
-static void window_copy(const struct tsa_plan *plan, const struct window *to,
-                        const struct window *from, size_t n)
+/* Make a window hold the tokens of another. */
+static void window_copy(const struct tsa_plan *plan, struct window *to, const struct window *from)
 {
+    const size_t n = to->n = from->n;
     for (size_t i = 0; n > 0 && i < plan->d; i++)
         memcpy(to->kt + (ptrdiff_t)i * to->ldk, from->kt + (ptrdiff_t)i * from->ldk, n * sizeof(T));
     if (n > 0)
@@ -370,21 +383,23 @@ static T *v_pairs_at(const struct tsa_plan *plan, T *scratch, size_t t)
            t / 2 * (plan->transpose_update ? plan->dv : plan->layout.ldv);
 }
 
-/* Lower monomials of the keys of a whole window, and its values as the updates want them. */
+/* Lower monomials of the keys of a window, and its values as the updates want them. Pairs of an odd
+ * number of tokens end with a key of zeros: pack_v has put it there, as no full window is odd. */
 static void key_base(const struct tsa_plan *plan, T *scratch, const struct window *w)
 {
-    for (size_t t = 0; t < plan->chunk; t += TSA_TILE_TOKENS) {
-        const size_t n = tile_tokens(plan->chunk - t);
+    const bool pairs = plan->high < plan->mono.total;
+    for (size_t t = 0; t < w->n; t += TSA_TILE_TOKENS) {
+        const size_t n = tile_tokens(w->n - t);
         T *base = tile_at(plan, scratch + plan->scratch.kbase, t);
         if (w->kt != base)
             KERNELS(plan)->pack_v(plan->d, n, w->kt + t, w->ldk, base, TSA_TILE_TOKENS);
         set_degree_0(base, 1);
-        KERNELS(plan)->base_t(&plan->mono, n, base, TSA_TILE_TOKENS);
+        KERNELS(plan)->base_t(&plan->mono, pairs ? 2 * half_of(n) : n, base, TSA_TILE_TOKENS);
         const T *v = w->v + (ptrdiff_t)t * w->ldv;
         T *vt = scratch + plan->scratch.vt + t * plan->dv;
         if (plan->transpose_update) /* not by transpose, which reads whole vectors of rows: a window ends */
             KERNELS(plan)->pack_t(n, plan->dv, v, w->ldv, 0, 1, vt, TSA_TILE_TOKENS);
-        if (plan->high == plan->mono.total)
+        if (!pairs)
             continue;
         if (plan->transpose_update)
             PAIR_KERNELS(plan)->pair_cols(plan->dv, n, vt, TSA_TILE_TOKENS,
@@ -398,8 +413,8 @@ static void key_base(const struct tsa_plan *plan, T *scratch, const struct windo
 
 /* Keys of a tile with their values, as elements or in pairs of tokens. */
 struct keys {
-    size_t t, n; /* of the window */
     size_t steps;
+    bool first, last; /* tile of the window? */
     const T *phi, *v;
     ptrdiff_t ldv;
 };
@@ -414,14 +429,14 @@ static void update_tile(const struct tsa_plan *plan, T *scratch, const struct ke
     T *transposed = scratch + r->transposed, *sums = scratch + r->local_t;
     if (!plan->transpose_update) {
         PRODUCT(plan, f0, update)
-        (features, plan->layout.ldv, k->steps, k->phi, k->v, k->ldv, local, ldl, k->t == 0,
+        (features, plan->layout.ldv, k->steps, k->phi, k->v, k->ldv, local, ldl, k->first,
          prefetch);
         return;
     }
     PRODUCT(plan, f0, update)
     (plan->dv, tsa_round_up(features, plan->lanes), k->steps, k->v, transposed, block, sums, block,
-     k->t == 0, prefetch);
-    if (k->t + k->n == plan->chunk) {
+     k->first, prefetch);
+    if (k->last) {
         /* whole rows, whose padding is zero */
         memset(sums + (ptrdiff_t)plan->dv * block, 0,
                (plan->layout.ldv - plan->dv) * plan->block * sizeof(T));
@@ -429,62 +444,87 @@ static void update_tile(const struct tsa_plan *plan, T *scratch, const struct ke
     }
 }
 
-/* Fold features f0 .. f1-1 of a whole window into the sums, after key_base; at most plan->block. */
+/* The keys of the tile of a window that starts at token t: their features f0 .. f1-1, and the chain
+ * over their ones column. */
+static struct keys key_features(const struct tsa_plan *plan, T *scratch, const struct window *w,
+                                size_t t, size_t f0, size_t f1, T *ones)
+{
+    const struct tsa_scratch *r = &plan->scratch;
+    const size_t n = tile_tokens(w->n - t);
+    T *base = tile_at(plan, scratch + r->kbase, t), *phi = scratch + r->psi;
+    struct keys k = {n,
+                     t == 0,
+                     t + n == w->n,
+                     features_in_place(plan, base, f0, f1),
+                     w->v + (ptrdiff_t)t * w->ldv,
+                     w->ldv};
+    ptrdiff_t ldp = TSA_TILE_TOKENS;
+    if (plan->transpose_update)
+        k.v = scratch + r->vt + t * plan->dv;
+    if (f0 >= plan->high) {
+        ldp = PAIR_TOKENS;
+        k.steps = half_of(n);
+        k.phi = phi;
+        k.v = v_pairs_at(plan, scratch, t);
+        k.ldv = (ptrdiff_t)plan->layout.ldv;
+        PAIR_KERNELS(plan)->phi_pairs(&plan->mono, f0, f1, 2 * k.steps, base, TSA_TILE_TOKENS, phi,
+                                      ldp);
+        if (f0 == 0 && n % 2 != 0) /* degree 0 is 1 for a key of zeros, too */
+            PAIR_KERNELS(plan)->pair_cols(1, n, base - TSA_TILE_TOKENS, 0, phi, 0);
+    } else if (!k.phi) {
+        KERNELS(plan)->psi_t(&plan->mono, f0, f1, n, base, TSA_TILE_TOKENS, NULL, phi, ldp);
+        k.phi = phi;
+    }
+    PRODUCT(plan, f0, transpose)
+    (f1 - f0, k.steps, k.phi, ldp, ones, k.first,
+     plan->transpose_update ? scratch + r->transposed : NULL, (ptrdiff_t)plan->block);
+    return k;
+}
+
+/* The sums of features from f0 on, as if f0 were the first. */
+static struct sums sums_from(const struct tsa_plan *plan, const struct sums *s, size_t f0)
+{
+    const size_t pair = f0 >= plan->high ? (f0 - plan->high) / 2 : 0;
+    const bool pairs = f0 >= plan->high && s->hi_pairs;
+    return (struct sums){.hi = s->hi + (ptrdiff_t)f0 * s->ld,
+                         .lo = s->lo ? s->lo + (ptrdiff_t)f0 * s->ld : NULL,
+                         .ones_hi = s->ones_hi + f0,
+                         .ones_lo = s->lo ? s->ones_lo + f0 : NULL,
+                         .ld = s->ld,
+                         .folded = s->folded,
+                         .hi_pairs = pairs ? s->hi_pairs + (ptrdiff_t)pair * s->ld : NULL,
+                         .ones_pairs = pairs ? s->ones_pairs + pair : NULL};
+}
+
+/* Fold features f0 .. f1-1, at most plan->block, of a window into their sums, after key_base. */
 static void fold_block(const struct tsa_plan *plan, T *scratch, const struct window *w,
                        const struct sums *s, size_t f0, size_t f1, struct tsa_prefetch *prefetch)
 {
     const struct tsa_scratch *r = &plan->scratch;
     const size_t features = f1 - f0, ldv = plan->layout.ldv;
-    T *hi = s->hi + (ptrdiff_t)f0 * s->ld;
     /* local sums of a wave's chunk stay where they are made */
-    T *local = s->lo ? scratch + r->local : hi, *ones = s->lo ? scratch + r->ones : s->ones_hi + f0;
-    T *lo = s->lo ? s->lo + (ptrdiff_t)f0 * s->ld : NULL, *hi_pairs = NULL;
-    const size_t pair = (f0 - plan->high) / 2; /* if it has */
-    if (f0 >= plan->high && s->hi_pairs)
-        hi_pairs = s->hi_pairs + (ptrdiff_t)pair * s->ld;
+    T *local = s->lo ? scratch + r->local : s->hi, *ones = s->lo ? scratch + r->ones : s->ones_hi;
     const ptrdiff_t ldl = s->lo ? (ptrdiff_t)ldv : s->ld;
-    for (size_t t = 0; t < plan->chunk; t += TSA_TILE_TOKENS) {
-        const size_t n = tile_tokens(plan->chunk - t);
-        T *base = tile_at(plan, scratch + r->kbase, t);
-        struct keys k = {
-            t, n, n, features_in_place(plan, base, f0, f1), w->v + (ptrdiff_t)t * w->ldv, w->ldv};
-        ptrdiff_t ldp = TSA_TILE_TOKENS;
-        if (plan->transpose_update)
-            k.v = scratch + r->vt + t * plan->dv;
-        if (f0 >= plan->high) {
-            ldp = PAIR_TOKENS;
-            k.steps = half_of(n);
-            k.phi = scratch + r->psi;
-            k.v = v_pairs_at(plan, scratch, t);
-            k.ldv = (ptrdiff_t)ldv;
-            PAIR_KERNELS(plan)->phi_pairs(&plan->mono, f0, f1, n, base, TSA_TILE_TOKENS,
-                                          scratch + r->psi, ldp);
-        } else if (!k.phi) {
-            KERNELS(plan)->psi_t(&plan->mono, f0, f1, n, base, TSA_TILE_TOKENS, NULL,
-                                 scratch + r->psi, TSA_TILE_TOKENS);
-            k.phi = scratch + r->psi;
-        }
-        PRODUCT(plan, f0, transpose)
-        (features, k.steps, k.phi, ldp, ones, t == 0,
-         plan->transpose_update ? scratch + r->transposed : NULL, (ptrdiff_t)plan->block);
-        if (lo && t + n == plan->chunk && !plan->transpose_update)
+    for (size_t t = 0; t < w->n; t += TSA_TILE_TOKENS) {
+        const struct keys k = key_features(plan, scratch, w, t, f0, f1, ones);
+        if (s->lo && k.last && !plan->transpose_update)
             PRODUCT(plan, f0, update_fold)
-        (features, ldv, k.steps, k.phi, k.v, k.ldv, t ? local : NULL, ldl, hi, lo, s->ld, hi_pairs,
-         prefetch);
+        (features, ldv, k.steps, k.phi, k.v, k.ldv, k.first ? NULL : local, ldl, s->hi, s->lo,
+         s->ld, s->hi_pairs, prefetch);
         else update_tile(plan, scratch, &k, f0, features, local, ldl, prefetch);
     }
-    if (lo)
-        KERNELS(plan)->fold(features, s->ones_hi + f0, s->ones_lo + f0, ones, NULL);
-    if (lo && plan->transpose_update) {
-        KERNELS(plan)->fold(features * ldv, hi, lo, local, NULL);
-        if (hi_pairs)
-            PAIR_KERNELS(plan)->pair_rows(features, ldv, hi, s->ld, hi_pairs, s->ld);
+    if (s->lo)
+        KERNELS(plan)->fold(features, s->ones_hi, s->ones_lo, ones, NULL);
+    if (s->lo && plan->transpose_update) {
+        KERNELS(plan)->fold(features * ldv, s->hi, s->lo, local, NULL);
+        if (s->hi_pairs)
+            PAIR_KERNELS(plan)->pair_rows(features, ldv, s->hi, s->ld, s->hi_pairs, s->ld);
     }
-    if (hi_pairs)
-        PAIR_KERNELS(plan)->pair_cols(1, features, s->ones_hi + f0, 0, s->ones_pairs + pair, 0);
+    if (s->hi_pairs)
+        PAIR_KERNELS(plan)->pair_cols(1, features, s->ones_hi, 0, s->ones_pairs, 0);
 }
 
-/* Fold one of `parts` shares of the features of a full window. */
+/* Fold one of `parts` shares of the features of a window. */
 static void fold_part(const struct tsa_plan *plan, T *scratch, const struct item *item, size_t part,
                       size_t parts)
 {
@@ -495,7 +535,8 @@ static void fold_part(const struct tsa_plan *plan, T *scratch, const struct item
     key_base(plan, scratch, &item->window);
     for (; i < end; i++) {
         tsa_block_at(plan, i, &f0, &f1);
-        fold_block(plan, scratch, &item->window, &item->sums, f0, f1, NULL);
+        const struct sums block = sums_from(plan, &item->sums, f0);
+        fold_block(plan, scratch, &item->window, &block, f0, f1, NULL);
     }
 }
 
@@ -556,7 +597,7 @@ static void run_pass(const struct tsa_plan *plan, T *scratch, const struct sums 
     if (p->fold)
         key_base(plan, scratch, p->fold);
     const size_t calls = heads * ((m + TSA_TILE_TOKENS - 1) / TSA_TILE_TOKENS) +
-                         (p->fold ? plan->scratch.keys / TSA_TILE_TOKENS : 0); /* per block */
+                         (p->fold ? (p->fold->n + TSA_TILE_TOKENS - 1) / TSA_TILE_TOKENS : 0);
     const size_t share =
         prefetch ? prefetch_line_count(prefetch) * plan->block / (p->to - p->from) / calls + 1 : 0;
     for (size_t f1 = p->to, f0; f1 > p->from; f1 = f0) {
@@ -571,12 +612,13 @@ static void run_pass(const struct tsa_plan *plan, T *scratch, const struct sums 
             query_block(plan, scratch, &q, coefficients_of(plan, p->h0 + i).weight, &b, s->ld, f0,
                         f1, m, prefetch);
         }
+        const struct sums block = sums_from(plan, s, f0);
         if (p->fold)
-            fold_block(plan, scratch, p->fold, s, f0, f1, prefetch);
+            fold_block(plan, scratch, p->fold, &block, f0, f1, prefetch);
     }
 }
 
-/* A whole window into all sums. */
+/* A window into all sums. */
 static void fold_window(const struct tsa_plan *plan, T *scratch, const struct sums *s,
                         const struct window *w, struct tsa_prefetch *prefetch)
 {
@@ -648,14 +690,15 @@ static void write_outputs(const struct tsa_call *call, T *scratch, size_t b, siz
     }
 }
 
-/* Outputs of query heads h0 .. h0+heads-1 for tokens t .. t+n-1, which lie in the window from position
- * `at` on if causal, else see its first `at` positions. With `fold` the window, full by then, is folded
- * into the sums once these were read for the last time. */
+/* Outputs of query heads h0 .. h0+heads-1 for tokens t .. t+n-1: if causal the last ones of the
+ * window, of which each sees those up to itself, else queries that see it whole. With `fold` the
+ * window is folded into the sums once these were read for the last time. */
 static void outputs(const struct tsa_call *call, T *scratch, size_t b, size_t h0, size_t heads,
-                    const struct sums *s, const struct window *w, bool causal, size_t at, size_t t,
-                    size_t n, bool fold, struct tsa_prefetch *prefetch)
+                    const struct sums *s, const struct window *w, bool causal, size_t t, size_t n,
+                    bool fold, struct tsa_prefetch *prefetch)
 {
     const struct tsa_plan *plan = call->plan;
+    const size_t seen = causal ? w->n - n : w->n;
     struct pass pass = {.to = plan->mono.total,
                         .h0 = h0,
                         .heads = heads,
@@ -666,7 +709,7 @@ static void outputs(const struct tsa_call *call, T *scratch, size_t b, size_t h0
         pass.fold = fold && pass.m == left ? w : NULL;
         pack_queries(call, scratch, b, t + done, &pass);
         run_pass(plan, scratch, s, &pass, prefetch);
-        write_outputs(call, scratch, b, t + done, &pass, w, causal, causal ? at + done : at,
+        write_outputs(call, scratch, b, t + done, &pass, w, causal, causal ? seen + done : seen,
                       !s->folded);
     }
 }

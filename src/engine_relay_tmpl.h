@@ -41,7 +41,7 @@ static struct item stage_item(const struct tsa_call *call, const struct relay *r
     struct item it = *relay->item;
     T *own = relay_scratch(call) + tsa_relay_chunks(plan, call->team.threads) * plan->relay_chunk +
              stage * tsa_stage_elements(plan);
-    it.window = (struct window){own, own + (l->v - l->kt), (ptrdiff_t)l->ldk, (ptrdiff_t)l->ldv};
+    it.window = (struct window){0, own, own + (l->v - l->kt), (ptrdiff_t)l->ldk, (ptrdiff_t)l->ldv};
     own += l->hi_pairs - l->kt;
     it.sums.hi_pairs = it.sums.ones_pairs = NULL; /* stages share them */
     if (!plan->large)
@@ -162,17 +162,18 @@ static void relay_chunk(const struct tsa_call *call, T *scratch, const struct re
     struct item it = stage_item(call, relay, stage);
     const struct span span = span_at(call, &it, chunk);
     const bool full = span_is_full(call, &span), ends = stage + 1 == relay->stages;
-    struct window w = it.window;
-    struct pass pass = {.fold = full ? &w : NULL};
+    struct pass pass = {0};
     struct tsa_prefetch prefetch;
     stage_features(call, relay, stage, &pass);
     if (chunk == 0) {
         copy_sums(&it.sums, &relay->item->sums, &pass);
-        window_copy(plan, &it.window, &relay->item->window, span.at);
+        window_copy(plan, &it.window, &relay->item->window);
     }
     it.sums.folded |= chunk > 0;
-    append(call, scratch, &it, &it.window, span.at, span.t, span.n,
-           read_in_place(call, &it, &w, span.t, span.n));
+    struct window w = it.window;
+    const bool in_place = read_in_place(call, &it, &w, span.t, span.n);
+    append(call, scratch, &it, &w, span.t, span.n, in_place);
+    pass.fold = full ? &w : NULL;
     relay_prefetch(call, scratch, relay, chunk + 1, &prefetch);
     if (call->q) {
         pass.queries = relay_queries(call, scratch, relay, chunk);
@@ -198,7 +199,7 @@ static void relay_task(const struct tsa_call *call, T *scratch, size_t stage)
 static void prefill_relay(const struct tsa_call *call, size_t index)
 {
     const struct tsa_plan *plan = call->plan;
-    const struct item it = item_at(call, index);
+    struct item it = item_at(call, index);
     struct relay relay = {.item = &it, .stages = tsa_relay_stages(plan, call->team.threads)};
     relay.step_chunks = relay.chunks = chunk_count(call, &it);
     const size_t behind = call->q ? relay.stages - 1 : 0;
@@ -218,8 +219,9 @@ static void prefill_relay(const struct tsa_call *call, size_t index)
     for (; relay.step < groups + behind; relay.step++)
         run_tasks(&phase, 0, relay.stages, relay_task);
     const struct span last = span_at(call, &it, relay.chunks - 1);
-    const struct item stage = stage_item(call, &relay, 0);
+    struct item stage = stage_item(call, &relay, 0);
+    stage.window.n = last.at + last.n;
     if (!span_is_full(call, &last))
-        window_copy(plan, &it.window, &stage.window, last.at + last.n);
+        window_copy(plan, &it.window, &stage.window);
     round_items(call, &(const struct folded){.items = &index}, 1);
 }

@@ -42,10 +42,9 @@ static void prefill_item(const struct tsa_call *call, T *scratch, size_t index)
 {
     const struct tsa_plan *plan = call->plan;
     struct item it = item_at(call, index);
-    size_t at = it.open;
-    for (size_t t = it.t; t < it.end;) {
-        const size_t left = it.end - t, space = plan->chunk - at;
-        const size_t n = left < space ? left : space;
+    for (size_t t = it.t, n; t < it.end; t += n) {
+        const size_t left = it.end - t, space = plan->chunk - it.window.n;
+        n = left < space ? left : space;
         const bool full = n == space;
         struct window w = it.window;
         const bool in_place = read_in_place(call, &it, &w, t, n);
@@ -53,22 +52,21 @@ static void prefill_item(const struct tsa_call *call, T *scratch, size_t index)
             w.kt = tile_at(plan, scratch + plan->scratch.kbase, 0);
             w.ldk = TSA_TILE_TOKENS;
         }
-        append(call, scratch, &it, &w, at, t, n, in_place);
+        append(call, scratch, &it, &w, t, n, in_place);
         struct tsa_prefetch prefetch;
         if (call->q)
             for (size_t h = 0, heads; h < plan->group; h += heads) {
                 const size_t more = plan->group - h;
                 heads = more < plan->scratch.heads ? more : plan->scratch.heads;
                 prefetch_chunk(call, &it, h, heads, t, n, &prefetch);
-                outputs(call, scratch, it.b, it.g * plan->group + h, heads, &it.sums, &w, true, at,
-                        t, n, full && heads == more, &prefetch);
+                outputs(call, scratch, it.b, it.g * plan->group + h, heads, &it.sums, &w, true, t,
+                        n, full && heads == more, &prefetch);
             }
         else if (full) {
             prefetch_chunk(call, &it, 0, 0, t, n, &prefetch);
             fold_window(plan, scratch, &it.sums, &w, &prefetch);
         }
-        at = full ? 0 : at + n;
-        t += n;
+        it.window.n = full ? 0 : w.n;
         it.sums.folded |= full;
     }
     if (!it.sums.hi_pairs && it.open + (it.end - it.t) >= plan->chunk)
@@ -155,7 +153,7 @@ static void query_task(const struct tsa_call *call, T *scratch, size_t index)
     const size_t h = index / parts % plan->heads, b = index / parts / plan->heads;
     const struct item it = item_at(call, b * plan->kv_heads + h / plan->group);
     const size_t t = part * plan->scratch.queries, left = call->tokens - t;
-    outputs(call, scratch, b, h, 1, &it.sums, &it.window, false, it.open, t,
+    outputs(call, scratch, b, h, 1, &it.sums, &it.window, false, t,
             left < plan->scratch.queries ? left : plan->scratch.queries, false, NULL);
 }
 
@@ -169,5 +167,7 @@ static void query(const struct tsa_call *call)
 }
 
 #include "engine_softmax_tmpl.h"
+#include "engine_merge_tmpl.h"
 
-const struct tsa_engine ENGINE = {prefill, query, softmax};
+const struct tsa_engine ENGINE = {prefill,          query,      softmax,    open_window,
+                                  fold_open_window, merge_rows, export_rows};

@@ -86,10 +86,9 @@ static void token_sums(const struct tsa_plan *plan, T *scratch, const struct sum
 }
 
 /* Their outputs, value columns c0 .. c1-1 of the padded ones: features, weights of the windows, the
- * chains over the sums of all rows together, then those over the windows. These hold `more` tokens
- * than the states count. */
+ * chains over the sums of all rows together, then those over the windows. */
 static void token_outputs(const struct tsa_call *call, T *scratch, const struct token *tokens,
-                          size_t n, size_t more, size_t c0, size_t c1)
+                          size_t n, size_t c0, size_t c1)
 {
     const struct tsa_plan *plan = call->plan;
     const struct tsa_scratch *r = &plan->scratch;
@@ -107,7 +106,7 @@ static void token_outputs(const struct tsa_call *call, T *scratch, const struct 
             KERNELS(plan)->psi_k(&plan->mono, q, c.weight, scratch + r->psi + rows * r->ld_psi);
             sums[rows++] = &it->sums;
         }
-        KERNELS(plan)->decode_scores(it->open + more, plan->d, it->window.kt, it->window.ldk, q,
+        KERNELS(plan)->decode_scores(it->window.n, plan->d, it->window.kt, it->window.ldk, q,
                                      plan->terms, c.coef, w + i * ldw);
     }
     if (rows > 0)
@@ -116,8 +115,8 @@ static void token_outputs(const struct tsa_call *call, T *scratch, const struct 
         const struct item *it = tokens[i].item;
         ptrdiff_t stride;
         T *dst = rows_out(call->o, it->b, tokens[i].h, it->t, plan->dv, scratch + r->rows, &stride);
-        KERNELS(plan)->decode_window(width, it->open + more, w + i * ldw, it->window.v + c0, ldv,
-                                     acc, *den, !it->sums.folded, dst + c0);
+        KERNELS(plan)->decode_window(width, it->window.n, w + i * ldw, it->window.v + c0, ldv, acc,
+                                     *den, !it->sums.folded, dst + c0);
         rows_out_done(plan, call->o, it->b, tokens[i].h, it->t, 1, c0, c0 + width,
                       scratch + r->rows);
         if (it->sums.folded) {
@@ -137,13 +136,12 @@ static size_t items_together(const struct tsa_call *call)
 /* One token of `count` <= items_together kv heads: attend from all their query heads, append it,
  * fold. Without k the states are only read. Nothing is read back soon after it was stored where
  * that can be helped: a load that spans stores waits for them. */
-static void token_items(const struct tsa_call *call, T *scratch, const struct item *items,
-                        size_t count)
+static void token_items(const struct tsa_call *call, T *scratch, struct item *items, size_t count)
 {
     const struct tsa_plan *plan = call->plan;
-    const size_t more = call->k ? 1 : 0, rows = count * plan->group;
+    const size_t rows = count * plan->group;
     struct token tokens[TSA_TOKEN_ROWS];
-    const struct item *it = items;
+    struct item *it = items;
     size_t h = it->g * plan->group;
     for (size_t row = 0; row < rows; row += TSA_TOKEN_ROWS) {
         const size_t n = rows - row < TSA_TOKEN_ROWS ? rows - row : TSA_TOKEN_ROWS;
@@ -155,12 +153,12 @@ static void token_items(const struct tsa_call *call, T *scratch, const struct it
             }
         }
         token_queries(call, scratch, tokens, n);
-        for (size_t i = 0; more && row == 0 && i < count; i++)
-            append(call, scratch, &items[i], &items[i].window, items[i].open, items[i].t, 1, false);
-        token_outputs(call, scratch, tokens, n, more, 0, plan->layout.ldv);
+        for (size_t i = 0; call->k && row == 0 && i < count; i++)
+            append(call, scratch, &items[i], &items[i].window, items[i].t, 1, false);
+        token_outputs(call, scratch, tokens, n, 0, plan->layout.ldv);
     }
-    for (size_t i = 0; more && i < count; i++)
-        if (items[i].open + 1 == plan->chunk) {
+    for (size_t i = 0; call->k && i < count; i++)
+        if (items[i].window.n == plan->chunk) {
             fold_window(plan, scratch, &items[i].sums, &items[i].window, NULL);
             if (!items[i].sums.hi_pairs)
                 tsa_state_round(plan, items[i].state, call->layer, items[i].g, 0, 1);
@@ -208,22 +206,24 @@ static void column_task(const struct tsa_call *call, T *scratch, size_t index)
     const struct tsa_plan *plan = call->plan;
     const size_t parts = column_parts(call), unit = TSA_ALIGN / sizeof(T);
     const size_t part = index % parts, columns = plan->layout.ldv / unit;
-    const struct item item = item_at(call, index / parts);
+    struct item item = item_at(call, index / parts);
     struct token tokens[TSA_TOKEN_ROWS];
+    item.window.n += call->k != NULL; /* the token that decode_columns has appended */
     for (size_t row = 0; row < plan->group; row += TSA_TOKEN_ROWS) {
         const size_t left = plan->group - row, n = left < TSA_TOKEN_ROWS ? left : TSA_TOKEN_ROWS;
         for (size_t i = 0; i < n; i++)
             tokens[i] = (struct token){&item, item.g * plan->group + row + i};
         token_queries(call, scratch, tokens, n);
-        token_outputs(call, scratch, tokens, n, call->k ? 1 : 0, columns * part / parts * unit,
+        token_outputs(call, scratch, tokens, n, columns * part / parts * unit,
                       columns * (part + 1) / parts * unit);
     }
 }
 
 static void fold_task(const struct tsa_call *call, T *scratch, size_t index)
 {
-    const struct item item = item_at(call, index / call->team.threads);
-    if (item.open + 1 == call->plan->chunk)
+    struct item item = item_at(call, index / call->team.threads);
+    item.window.n++;
+    if (item.window.n == call->plan->chunk)
         fold_part(call->plan, scratch, &item, index % call->team.threads, call->team.threads);
 }
 
@@ -231,8 +231,8 @@ static void decode_columns(const struct tsa_call *call)
 {
     const size_t items = call->batch * call->plan->kv_heads;
     for (size_t i = 0; call->k && i < items; i++) {
-        const struct item item = item_at(call, i);
-        append(call, scratch_at(call, 0), &item, &item.window, item.open, item.t, 1, false);
+        struct item item = item_at(call, i);
+        append(call, scratch_at(call, 0), &item, &item.window, item.t, 1, false);
     }
     run_tasks(call, 0, items * column_parts(call), column_task);
     if (call->k) {

@@ -20,7 +20,7 @@ static void wave_chunk_views(const struct tsa_call *call, size_t index, struct s
                        .ones_hi = parts + call->plan->wave_chunk.ones,
                        .ld = (ptrdiff_t)l->ldv,
                        .folded = true};
-    *w = (struct window){parts + call->plan->wave_chunk.kt, parts + call->plan->wave_chunk.v,
+    *w = (struct window){0, parts + call->plan->wave_chunk.kt, parts + call->plan->wave_chunk.v,
                          (ptrdiff_t)l->ldk, (ptrdiff_t)l->ldv};
 }
 
@@ -37,9 +37,10 @@ static void wave_local(const struct tsa_call *call, T *scratch, size_t task)
     struct sums s;
     struct window w;
     wave_chunk_views(call, task, &s, &w);
-    window_copy(plan, &w, &it.window, span.at); /* the tokens that were waiting */
-    append(call, scratch, &it, &w, span.at, span.t, span.n, false);
-    if (span_is_full(call, &span))
+    if (j == 0)
+        window_copy(plan, &w, &it.window); /* the tokens that were waiting */
+    append(call, scratch, &it, &w, span.t, span.n, false);
+    if (w.n == plan->chunk)
         fold_window(plan, scratch, &s, &w, NULL);
 }
 
@@ -80,19 +81,20 @@ static void wave_outputs(const struct tsa_call *call, T *scratch, size_t task)
     const struct tsa_plan *plan = call->plan;
     const struct wave *wave = wave_of(call);
     const size_t chunk = task / plan->group, j = wave->c0 + chunk % wave->chunks;
-    const struct item it = item_at(call, wave->items[chunk / wave->chunks]);
+    struct item it = item_at(call, wave->items[chunk / wave->chunks]);
     if (j >= chunk_count(call, &it))
         return;
     const struct span span = span_at(call, &it, j);
     struct sums s;
     struct window w;
     wave_chunk_views(call, chunk, &s, &w);
+    w.n = span.at + span.n;
     s.folded = it.sums.folded || j > 0;
     if (call->q)
         outputs(call, scratch, it.b, it.g * plan->group + task % plan->group, 1, &s, &w, true,
-                span.at, span.t, span.n, false, NULL);
+                span.t, span.n, false, NULL);
     if (task % plan->group == 0 && !span_is_full(call, &span))
-        window_copy(plan, &it.window, &w, span.at + span.n);
+        window_copy(plan, &it.window, &w);
 }
 
 static void prefill_waves(const struct tsa_call *call, const size_t *items, size_t count)

@@ -187,21 +187,25 @@ struct tsa_scratch {
     size_t heads;           /* query heads of one kv head that do so */
     size_t keys;            /* a chunk in whole tiles */
     size_t ld_base, ld_psi; /* rows with lanes = monomials: base, decode's psi */
-    size_t qbase;   /* [heads][queries / tile][1 + mono.rows][tile] or [token rows][ld_base]: packed
-                       queries and their lower monomials */
-    size_t psi;     /* [block][tile], pairs of it, or [token rows][ld_psi] */
-    size_t acc;     /* [heads][queries][ldv], or [heads][queries / tile][dv][tile] if transposed */
-    size_t den;     /* [heads][queries] */
-    size_t weights; /* [chunk][TSA_TILE_TOKENS], or [token rows][chunk] for single tokens */
-    size_t kbase;   /* [keys / tile][1 + mono.rows][tile] */
-    size_t local;   /* [max(block, tile)][ldv]: sums of a chunk so far, or outputs of a tile */
+    /* Folding a window: */
+    size_t psi;   /* [block][tile], pairs of it, or [token rows][ld_psi]: of keys or queries */
+    size_t kbase; /* [keys / tile][1 + mono.rows][tile] */
+    size_t local; /* [max(block, tile)][ldv]: sums of a chunk so far, or outputs of a tile */
     size_t transposed, vt, local_t; /* [tile][block] of phi, [keys / tile][dv][tile] of v,
                                    [ldv][block] of local: only if the plan transposes its updates */
     size_t ones;                    /* [block]: their ones column */
-    size_t psi_pairs;               /* [token rows][ld_psi] */
-    size_t v_pairs;              /* [keys / 2][ldv], or [keys / tile][dv][tile / 2] if transposed */
+    size_t v_pairs; /* [keys / 2][ldv], or [keys / tile][dv][tile / 2] if transposed */
+    size_t fold;    /* end of these; when states are merged, rows of blocks follow there */
+    /* Queries: */
+    size_t qbase;   /* [heads][queries / tile][1 + mono.rows][tile] or [token rows][ld_base]: packed
+                       queries and their lower monomials */
+    size_t acc;     /* [heads][queries][ldv], or [heads][queries / tile][dv][tile] if transposed */
+    size_t den;     /* [heads][queries] */
+    size_t weights; /* [chunk][TSA_TILE_TOKENS], or [token rows][chunk] for single tokens */
+    size_t psi_pairs;            /* [token rows][ld_psi] */
     size_t hi_pairs, ones_pairs; /* [block / 2][ldv], [block / 2] */
     size_t rows;                 /* [queries][max(d, dv)]: rows of another dtype */
+    size_t block_rows;           /* elements of the sums of a block: hi, lo, ones_hi, ones_lo */
     struct tsa_softmax_scratch softmax;
     size_t total; /* elements */
 };

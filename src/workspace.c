@@ -114,12 +114,8 @@ bool tsa_scratch_init(struct tsa_plan *plan)
         !tsa_size_mul(TSA_TOKEN_ROWS, scratch->ld_psi, &token_psi) ||
         !tsa_size_mul(chunk, tile, &weights) ||
         !tsa_size_mul(chunk, TSA_TOKEN_ROWS, &token_weights) ||
-        !add(&scratch->total, &scratch->qbase, base > token_base ? base : token_base, 1) ||
+        /* for folds, so that merging needs no more */
         !add(&scratch->total, &scratch->psi, psi > token_psi ? psi : token_psi, 1) ||
-        !add(&scratch->total, &scratch->acc, tokens, l->ldv) ||
-        !add(&scratch->total, &scratch->den, tokens, 1) ||
-        !add(&scratch->total, &scratch->weights, weights > token_weights ? weights : token_weights,
-             1) ||
         !add(&scratch->total, &scratch->kbase, plan->mono.rows + 1, scratch->keys) ||
         !add(&scratch->total, &scratch->local, plan->block > tile ? plan->block : tile, l->ldv) ||
         !add(&scratch->total, &scratch->transposed, plan->transpose_update ? tile : 0,
@@ -128,13 +124,25 @@ bool tsa_scratch_init(struct tsa_plan *plan)
         !add(&scratch->total, &scratch->local_t, plan->transpose_update ? plan->block : 0,
              l->ldv) ||
         !add(&scratch->total, &scratch->ones, plan->block + TSA_ROW_PAD, 1) ||
-        !add(&scratch->total, &scratch->psi_pairs, mixed ? token_psi : 0, 1) ||
         !add(&scratch->total, &scratch->v_pairs, mixed ? scratch->keys / 2 : 0, l->ldv) ||
+        !add(&scratch->total, &scratch->fold, 0, 0) ||
+        /* for queries */
+        !add(&scratch->total, &scratch->qbase, base > token_base ? base : token_base, 1) ||
+        !add(&scratch->total, &scratch->acc, tokens, l->ldv) ||
+        !add(&scratch->total, &scratch->den, tokens, 1) ||
+        !add(&scratch->total, &scratch->weights, weights > token_weights ? weights : token_weights,
+             1) ||
+        !add(&scratch->total, &scratch->psi_pairs, mixed ? token_psi : 0, 1) ||
         !add(&scratch->total, &scratch->hi_pairs, mixed ? plan->block / 2 : 0, l->ldv) ||
         !add(&scratch->total, &scratch->ones_pairs, mixed ? plan->block / 2 + TSA_ROW_PAD : 0, 1) ||
         !add(&scratch->total, &scratch->rows, scratch->queries, widest) ||
         !softmax_scratch_init(plan, &scratch->softmax))
         return false;
+    size_t half, rows_end = 0;
+    if (!add(&rows_end, &half, plan->block, 2 * l->ldv) ||
+        !add(&rows_end, &half, tsa_round_up(plan->block, TSA_ROW_PAD), 2))
+        return false;
+    scratch->block_rows = rows_end;
     if (scratch->total < scratch->softmax.total)
         scratch->total = scratch->softmax.total;
     struct tsa_wave_chunk *chunk_parts =
@@ -225,6 +233,14 @@ static size_t team_bytes(size_t threads)
 {
     return (1 + threads) * sizeof(struct tsa_share) +
            tsa_round_up((TSA_LONG_ITEMS + 1) * threads * sizeof(size_t), TSA_ALIGN);
+}
+
+size_t tsa_merge_scratch_bytes(const struct tsa_plan *plan)
+{
+    size_t bytes;
+    return tsa_size_mul(plan->scratch.fold + plan->scratch.block_rows, plan->elem, &bytes)
+               ? bytes
+               : SIZE_MAX;
 }
 
 static size_t workspace_bytes(const struct tsa_plan *plan, size_t threads)
