@@ -5,12 +5,7 @@
 
 #include "internal.h"
 #include "team.h"
-
-/* Sums of a kv head that are worth two threads in a decoding step: about 20 us of reading. */
-#define TSA_SPLIT_BYTES ((size_t)1 << 20)
-
-/* Items that are long beside a thread's share are less than this many times the threads. */
-#define TSA_LONG_ITEMS 16
+#include "tuning.h"
 
 struct tsa_call {
     const struct tsa_plan *plan;
@@ -66,11 +61,11 @@ struct tsa_engine {
     void (*prefill)(const struct tsa_call *call); /* also absorb: q is NULL */
     void (*query)(const struct tsa_call *call);
     void (*softmax)(const struct tsa_call *call);
-    /* Prepare the open window of a section in scratch; then fold it into features f0 .. f1-1, at
-     * most plan->block. */
+    /* Prepare the open window of a section in scratch; then fold it into rows of features f, at most
+     * plan->block of them. */
     void (*open_window)(const struct tsa_plan *plan, const struct tsa_section *s, void *scratch);
     void (*fold_open_window)(const struct tsa_plan *plan, const struct tsa_section *s,
-                             const struct tsa_rows *rows, size_t f0, size_t f1, void *scratch);
+                             const struct tsa_rows *rows, struct tsa_range f, void *scratch);
     /* to += from, which may be the same. */
     void (*merge_rows)(const struct tsa_plan *plan, size_t count, const struct tsa_rows *to,
                        const struct tsa_rows *from);
@@ -82,7 +77,6 @@ struct tsa_engine {
 extern const struct tsa_engine tsa_engine_f32, tsa_engine_f64;
 
 /* Run tasks of TSA_TASK_SEQUENCES sequences each, with the team if there are many. */
-#define TSA_TASK_SEQUENCES 512
 static inline void tsa_run_sequences(const struct tsa_call *call, tsa_task task,
                                      const void *argument)
 {
@@ -95,15 +89,6 @@ static inline void tsa_run_sequences(const struct tsa_call *call, tsa_task task,
 
 /* -- workspace.c -- */
 
-/* Does a team of so many threads work on an item in a relay, not in waves? */
-bool tsa_use_relay(const struct tsa_plan *plan, size_t threads);
-/* Chunks per wave. */
-size_t tsa_wave_chunks(const struct tsa_plan *plan, size_t threads);
-/* Stages of a relay, and chunks whose accumulators it keeps: at least one per stage, or 0. */
-size_t tsa_relay_stages(const struct tsa_plan *plan, size_t threads);
-size_t tsa_relay_chunks(const struct tsa_plan *plan, size_t threads);
-/* Elements of a stage's own window and sums, behind them. */
-size_t tsa_stage_elements(const struct tsa_plan *plan);
 /* Fill team, together and scratch of the call, from ws (whose threads then are the most) or by
  * allocation; tsa_call_end gives allocated scratch back. */
 enum tsa_status tsa_call_begin(struct tsa_call *call, struct tsa_workspace *ws,

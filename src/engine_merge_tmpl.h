@@ -8,20 +8,22 @@ static struct window window_of_section(const struct tsa_section *s)
 
 static void open_window(const struct tsa_plan *plan, const struct tsa_section *s, void *scratch)
 {
+    const struct context x = {plan, NULL, scratch};
     const struct window w = window_of_section(s);
-    key_base(plan, scratch, &w);
+    key_base(&x, &w);
 }
 
 static void fold_open_window(const struct tsa_plan *plan, const struct tsa_section *s,
-                             const struct tsa_rows *rows, size_t f0, size_t f1, void *scratch)
+                             const struct tsa_rows *rows, struct tsa_range f, void *scratch)
 {
+    const struct context x = {plan, NULL, scratch};
     const struct window w = window_of_section(s);
     const struct sums sums = {.hi = rows->hi,
                               .lo = rows->lo,
                               .ones_hi = rows->ones_hi,
                               .ones_lo = rows->ones_lo,
                               .ld = (ptrdiff_t)plan->layout.ldv};
-    fold_block(plan, scratch, &w, &sums, f0, f1, NULL);
+    fold_block(&x, &w, &sums, f, NULL);
 }
 
 static void merge_rows(const struct tsa_plan *plan, size_t count, const struct tsa_rows *to,

@@ -19,7 +19,6 @@ void tsa_layout_init(struct tsa_layout *l, size_t d, size_t dv, size_t terms, si
     size_t ones, rows;
     l->features = tsa_features(d, terms);
     l->ldv = tsa_round_up(dv, TSA_ALIGN / elem);
-    l->window = chunk;
     l->ldk = tsa_round_up(chunk, TSA_ROW_PAD);
     ones = tsa_round_up(l->features, TSA_ROW_PAD) + TSA_ROW_PAD;
     l->hi = 0;

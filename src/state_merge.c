@@ -4,6 +4,7 @@
 
 #include "call.h"
 #include "fpenv.h"
+#include "tuning.h"
 
 #include <string.h>
 
@@ -52,17 +53,17 @@ static void copy_rows(const struct tsa_plan *p, size_t count, const struct tsa_r
     memcpy(to->ones_lo, from->ones_lo, count * p->elem);
 }
 
-/* Features f0 .. f1-1 of a section with its open window folded in: its own rows if none is open,
+/* Features f of a section with its open window folded in: its own rows if none is open,
  * else a copy in scratch, where engine->open_window has been. */
-static struct tsa_rows folded_rows(const struct tsa_plan *p, const struct tsa_section *s, size_t f0,
-                                   size_t f1, char *scratch)
+static struct tsa_rows folded_rows(const struct tsa_plan *p, const struct tsa_section *s,
+                                   struct tsa_range f, char *scratch)
 {
-    const struct tsa_rows own = section_rows(p, s, f0);
+    const struct tsa_rows own = section_rows(p, s, f.f0);
     if (s->window == 0)
         return own;
     const struct tsa_rows rows = scratch_rows(p, scratch, 0);
-    copy_rows(p, f1 - f0, &rows, &own);
-    engine_of(p)->fold_open_window(p, s, &rows, f0, f1, scratch);
+    copy_rows(p, f.f1 - f.f0, &rows, &own);
+    engine_of(p)->fold_open_window(p, s, &rows, f, scratch);
     return rows;
 }
 
@@ -77,11 +78,10 @@ static void merge_section(const struct tsa_plan *p, const struct tsa_section *ds
     if (src->window > 0)
         engine->open_window(p, src, scratch);
     for (size_t i = 0; i < tsa_block_count(p); i++) {
-        size_t f0, f1;
-        tsa_block_at(p, i, &f0, &f1);
-        const struct tsa_rows to = section_rows(p, dst, f0);
-        const struct tsa_rows from = folded_rows(p, src, f0, f1, scratch);
-        engine->merge_rows(p, f1 - f0, &to, &from);
+        const struct tsa_range f = tsa_block_at(p, i);
+        const struct tsa_rows to = section_rows(p, dst, f.f0);
+        const struct tsa_rows from = folded_rows(p, src, f, scratch);
+        engine->merge_rows(p, f.f1 - f.f0, &to, &from);
     }
 }
 
@@ -160,9 +160,10 @@ struct reduction {
     char *scratch; /* of threads, */
     size_t stride; /* so many bytes each */
 };
-/* Features f0 .. f1-1 of one kv head, with the scratch of the thread that reduces them. */
-struct range {
-    size_t layer, kv_head, f0, f1;
+/* What a thread reduces: features f of one kv head; and its scratch. */
+struct part {
+    size_t layer, kv_head;
+    struct tsa_range f;
     char *scratch;
 };
 
@@ -182,18 +183,18 @@ static size_t first_with_tokens(const struct reduction *r, size_t from, size_t t
     return from;
 }
 
-/* The range of states from .. to-1 together becomes the rows of `level`; those of higher levels are
+/* The part of states from .. to-1 together becomes the rows of `level`; those of higher levels are
  * used. The left part of the tree has the largest power of two of states that leaves some. */
-static void reduce_rows(const struct reduction *r, const struct range *at, size_t from, size_t to,
+static void reduce_rows(const struct reduction *r, const struct part *at, size_t from, size_t to,
                         size_t level)
 {
     const struct tsa_plan *p = r->plan;
     const struct tsa_engine *engine = engine_of(p);
     const struct tsa_rows rows = scratch_rows(p, at->scratch, level);
-    const size_t count = at->f1 - at->f0;
+    const size_t count = at->f.f1 - at->f.f0;
     if (to - from == 1) {
         const struct tsa_section s = section_of(p, r->states[from], at->layer, at->kv_head);
-        const struct tsa_rows own = section_rows(p, &s, at->f0);
+        const struct tsa_rows own = section_rows(p, &s, at->f.f0);
         copy_rows(p, count, &rows, &own);
         return;
     }
@@ -211,7 +212,7 @@ static void reduce_rows(const struct reduction *r, const struct range *at, size_
     const struct tsa_section s = section_of(p, r->states[right], at->layer, at->kv_head);
     if (s.window > 0) {
         engine->open_window(p, &s, at->scratch);
-        engine->fold_open_window(p, &s, &more, at->f0, at->f1, at->scratch);
+        engine->fold_open_window(p, &s, &more, at->f, at->scratch);
     }
     engine->merge_rows(p, count, &rows, &more);
 }
@@ -221,13 +222,12 @@ static void reduce_task(const void *argument, size_t thread, size_t index)
     const struct reduction *r = argument;
     const struct tsa_plan *p = r->plan;
     const size_t head = index / r->blocks;
-    struct range at = {head / p->kv_heads, head % p->kv_heads, 0, 0,
-                       r->scratch + thread * r->stride};
-    tsa_block_at(p, index % r->blocks, &at.f0, &at.f1);
+    const struct part at = {head / p->kv_heads, head % p->kv_heads,
+                            tsa_block_at(p, index % r->blocks), r->scratch + thread * r->stride};
     reduce_rows(r, &at, 0, r->count, 0);
     const struct tsa_section s = section_of(p, r->dst, at.layer, at.kv_head);
-    const struct tsa_rows rows = scratch_rows(p, at.scratch, 0), to = section_rows(p, &s, at.f0);
-    copy_rows(p, at.f1 - at.f0, &to, &rows);
+    const struct tsa_rows rows = scratch_rows(p, at.scratch, 0), to = section_rows(p, &s, at.f.f0);
+    copy_rows(p, at.f.f1 - at.f.f0, &to, &rows);
 }
 
 /* The window that stays open, and the counts: after the sums, for dst may be one of the states. */
@@ -329,11 +329,11 @@ static void export_degree(const struct tsa_plan *p, const struct tsa_section *s,
     const size_t start = p->mono.start[degree], end = p->mono.start[degree + 1];
     if (s->window > 0)
         engine_of(p)->open_window(p, s, scratch);
-    for (size_t f0 = start, f1; f0 < end; f0 = f1) {
-        f1 = end - f0 < p->block ? end : f0 + p->block;
-        const struct tsa_rows rows = folded_rows(p, s, f0, f1, scratch);
-        engine_of(p)->export_rows(p, f1 - f0, &rows, tuple, out + (ptrdiff_t)(f0 - start) * stride,
-                                  stride);
+    for (struct tsa_range f = {start, start}; f.f1 < end; f.f0 = f.f1) {
+        f.f1 = end - f.f0 < p->block ? end : f.f0 + p->block;
+        const struct tsa_rows rows = folded_rows(p, s, f, scratch);
+        engine_of(p)->export_rows(p, f.f1 - f.f0, &rows, tuple,
+                                  out + (ptrdiff_t)(f.f0 - start) * stride, stride);
     }
 }
 

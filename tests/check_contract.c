@@ -58,11 +58,11 @@ START_TEST(cutting)
     const char *isa;
     for (size_t i = 0; (isa = usable_isa(i)) != NULL; i++) {
         struct run whole, r;
-        run_begin(&whole, &p, isa, 1, 0);
+        run_begin(&whole, &p, isa, 1, WAY_AUTO);
         feed(&whole, PREFILL, 0, batch, 0, n);
         check_run(&whole, "whole");
         for (size_t j = 1; j < count + 5; j++) {
-            run_begin(&r, &p, isa, 1, 0);
+            run_begin(&r, &p, isa, 1, WAY_AUTO);
             if (j < count) {
                 feed_pieces(&r, PREFILL, piece[j]);
                 check_run(&r, "pieces");
@@ -103,19 +103,19 @@ START_TEST(cutting)
 END_TEST
 
 /* Small waves are forced, and there are more threads than heads. */
-static void run_team(const struct problem *p, const char *isa, int team, size_t wave)
+static void run_team(const struct problem *p, const char *isa, int team, enum way way)
 {
     const size_t n = p->shape.tokens, batch = p->shape.batch;
     struct run r;
-    run_begin(&r, p, isa, team, wave);
-    if (wave == 2)
+    run_begin(&r, p, isa, team, way);
+    if (way == WAY_WAVES_OF_2)
         feed_pieces(&r, PREFILL, 3 * p->shape.chunk + 2);
     else
         feed(&r, PREFILL, 0, batch, 0, n);
     check_run(&r, "prefill by a team");
     run_end(&r);
-    run_begin(&r, p, isa, team, wave);
-    if (wave == 0) {
+    run_begin(&r, p, isa, team, way);
+    if (way == WAY_AUTO) {
         feed(&r, DECODE, 0, batch, 0, n);
         check_run(&r, "decode by a team");
     } else { /* one sequence, so that one kv head may have the whole team */
@@ -138,9 +138,9 @@ START_TEST(threads)
         for (size_t j = 0; j < 4; j++) {
             if (j != 1 && i > 0) /* all teams with the best one, one team with the others */
                 continue;
-            run_team(&p, isa, team[j], j % 3 + 1);
+            run_team(&p, isa, team[j], WAY_RELAY + (enum way)j % 3);
             if (!quick() && i == 0)
-                run_team(&p, isa, team[j], 0);
+                run_team(&p, isa, team[j], WAY_AUTO);
         }
     problem_free(&p);
 }
@@ -159,7 +159,10 @@ START_TEST(uneven)
     const size_t step = 11, together = s.tokens - (s.batch - 1) * step;
     for (int team = 1; team <= 5; team += 2) {
         struct run r;
-        run_begin(&r, &p, NULL, team, (size_t)team - 1);
+        run_begin(&r, &p, NULL, team,
+                  team == 1   ? WAY_AUTO
+                  : team == 3 ? WAY_WAVES_OF_2
+                              : WAY_WAVES_OF_3);
         for (size_t b = 1; b < s.batch; b++)
             feed(&r, PREFILL, b, b + 1, 0, step * b);
         struct tsa_tensor x[4] = {p.q, p.k, p.v, r.out};
@@ -194,7 +197,7 @@ START_TEST(decode_columns)
     problem_solve(&p);
     for (int team = 1; team <= 8; team += team < 3 ? 1 : 5) {
         struct run r;
-        run_begin(&r, &p, NULL, team, 0);
+        run_begin(&r, &p, NULL, team, WAY_AUTO);
         feed(&r, DECODE, 0, 1, 0, s.tokens);
         check_run(&r, "decode of a large state");
         run_end(&r);
@@ -209,7 +212,7 @@ static void run_views(const struct problem *p, const char *isa, int team,
                       const struct tsa_tensor *v, const struct strided *o, size_t piece)
 {
     struct run r;
-    run_begin(&r, p, isa, team, 0);
+    run_begin(&r, p, isa, team, WAY_AUTO);
     feed_views(&r, q, k, v, o, piece);
     run_end(&r);
 }
@@ -362,7 +365,7 @@ START_TEST(mixed_types)
     problem_solve(&p);
     struct run r;
     struct tsa_error err;
-    run_begin(&r, &p, NULL, 2, 0);
+    run_begin(&r, &p, NULL, 2, WAY_AUTO);
     void *o = make_zeros(p.o_count, other), *want = make_zeros(p.o_count, other);
     const struct tsa_tensor out = dense(o, other, s.heads, s.tokens, s.dv);
     ok(tsa_prefill(r.plan, r.states, s.batch, 0, s.tokens, &view[0], &view[1], &view[2], &out,

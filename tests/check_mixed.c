@@ -82,7 +82,7 @@ START_TEST(cutting)
             struct run r;
             if ((i > 0 || quick()) && j % 3 != (i + (size_t)_i) % 3)
                 continue; /* all of them with the best one */
-            run_begin(&r, &p, isa, 1, 0);
+            run_begin(&r, &p, isa, 1, WAY_AUTO);
             if (j < count) {
                 feed_pieces(&r, PREFILL, piece[j]);
                 check_run(&r, "pieces");
@@ -113,20 +113,20 @@ START_TEST(threads)
     const size_t n = p.shape.tokens, batch = p.shape.batch;
     const char *isa;
     for (size_t i = 0; (isa = usable_isa(i)) != NULL; i++)
-        for (size_t wave = 0; wave < 4; wave++) {
+        for (size_t way = 0; way < WAYS; way++) {
             struct run r;
-            const int t = team[(wave + i + (size_t)_i) % 3];
-            if ((quick() || i > 0) && wave % 3 != (size_t)_i % 3)
+            const int t = team[(way + i + (size_t)_i) % 3];
+            if ((quick() || i > 0) && way % 3 != (size_t)_i % 3)
                 continue;
-            run_begin(&r, &p, isa, t, wave);
-            if (wave == 2)
+            run_begin(&r, &p, isa, t, (enum way)way);
+            if (way == WAY_WAVES_OF_2)
                 feed_pieces(&r, PREFILL, 3 * p.shape.chunk + 2);
             else
                 feed(&r, PREFILL, 0, batch, 0, n);
             check_run(&r, "prefill by a team");
             run_end(&r);
-            run_begin(&r, &p, isa, t, wave);
-            if (wave == 0) {
+            run_begin(&r, &p, isa, t, (enum way)way);
+            if (way == WAY_AUTO) {
                 feed(&r, DECODE, 0, batch, 0, n);
                 check_run(&r, "decode by a team");
             } else { /* one sequence, so that one kv head may have the whole team */
@@ -155,7 +155,7 @@ START_TEST(tables)
                 continue;
             for (int verb = PREFILL; verb <= DECODE; verb++) {
                 struct run r;
-                run_begin(&r, &p, tsa_isa_at(i)->name, 1, 0);
+                run_begin(&r, &p, tsa_isa_at(i)->name, 1, WAY_AUTO);
                 r.plan->pair_kernels = pairs;
                 feed(&r, (enum verb)verb, 0, p.shape.batch, 0, p.shape.tokens);
                 check_run(&r, pairs->name);
@@ -180,7 +180,7 @@ START_TEST(views)
         strided_make(&k, (l + 1) % LAYOUTS, TSA_F32, b, s->kv_heads, n, s->d, p.k.data);
         strided_make(&v, (l + 2) % LAYOUTS, TSA_F32, b, s->kv_heads, n, s->dv, p.v.data);
         strided_make(&o, (l + 3) % LAYOUTS, TSA_F32, b, s->heads, n, s->dv, NULL);
-        run_begin(&r, &p, NULL, 1 + l % 3, 0);
+        run_begin(&r, &p, NULL, 1 + l % 3, WAY_AUTO);
         feed_views(&r, &q.tensor, &k.tensor, &v.tensor, &o, l % 2 == 0 ? n : 1);
         run_end(&r);
         strided_free(&q), strided_free(&k), strided_free(&v), strided_free(&o);
@@ -214,7 +214,7 @@ START_TEST(misaligned)
         const struct tsa_tensor k = shifted(&p.k, s->batch, off, &memory[1]);
         const struct tsa_tensor v = shifted(&p.v, s->batch, off, &memory[2]);
         strided_make(&o, LAYOUT_SKEW, TSA_F32, s->batch, s->heads, s->tokens, s->dv, NULL);
-        run_begin(&r, &p, NULL, 1, 0);
+        run_begin(&r, &p, NULL, 1, WAY_AUTO);
         feed_views(&r, &q, &k, &v, &o, s->chunk + 5);
         run_end(&r);
         strided_free(&o);
@@ -247,7 +247,7 @@ START_TEST(f64_tensors)
     const struct tsa_tensor v = widened(&p.v, s->batch);
     double *o = make_zeros(p.o_count, TSA_F64);
     const struct tsa_tensor out = dense(o, TSA_F64, s->heads, s->tokens, s->dv);
-    run_begin(&r, &p, NULL, 2, 0);
+    run_begin(&r, &p, NULL, 2, WAY_AUTO);
     ok(tsa_prefill(r.plan, r.states, s->batch, 0, s->tokens, &q, &k, &v, &out, run_workspace(&r),
                    &err),
        &err);
@@ -396,7 +396,7 @@ static void journey_begin(struct journey *j, const struct shape *s, uint64_t see
         options.isa = usable_isa(draw(j, isas));
         options.threads = team;
         j->plan[i] = make_plan(&options);
-        j->plan[i]->wave = draw(j, 3);
+        set_way(j->plan[i], (enum way)draw(j, 3));
         j->model[i] = j->p.model;
         assert_team(team);
     }
@@ -584,7 +584,7 @@ START_TEST(decode_columns)
     struct model first = p.model;
     struct tsa_plan *plan = problem_plan(&p, NULL, 2);
     problem_mix(&p, 1);
-    run_begin(&r, &p, NULL, 5, 0);
+    run_begin(&r, &p, NULL, 5, WAY_AUTO);
     struct model_head **head = heads_new(&p.model);
     float *want = make_zeros(p.o_count, TSA_F32), *row = make_zeros(s.dv, TSA_F32);
     for (size_t t = 0; t < cut; t++) {
@@ -705,7 +705,7 @@ START_TEST(fewer_terms)
     struct run r;
     problem_make(&whole, &s, 67);
     problem_mix(&whole, (unsigned)_i);
-    run_begin(&r, &whole, NULL, 1, 0);
+    run_begin(&r, &whole, NULL, 1, WAY_AUTO);
     feed_pieces(&r, PREFILL, 19);
     for (s.terms = 1; s.terms < most; s.terms++)
         for (unsigned exact = 0; exact <= s.terms; exact++) {
@@ -777,7 +777,7 @@ START_TEST(overflowed_partner)
         put(whole.k.data, TSA_F32, t, 6e11), put(p.k.data, TSA_F32, t, 6e11);
         put(p.q.data, TSA_F32, t, 1e-12);
     }
-    run_begin(&r, &whole, NULL, 1, 0);
+    run_begin(&r, &whole, NULL, 1, WAY_AUTO);
     feed(&r, ABSORB, 0, 1, 0, s.tokens);
     ok(tsa_state_view(r.plan, r.states[0], 0, 0, &view, &err), &err);
     ck_assert(isnan(get(view.ones_hi, TSA_F32, 3)) && isfinite(get(view.ones_hi, TSA_F32, 2)));
@@ -819,7 +819,7 @@ START_TEST(ragged)
     struct model_head **head[STATES];
     for (size_t b = 0; b < STATES; b++)
         head[b] = heads_new(&p.model);
-    run_begin(&r, &p, NULL, 1 + 2 * _i, 0);
+    run_begin(&r, &p, NULL, 1 + 2 * _i, WAY_AUTO);
     memset(r.o, 0, p.o_count * sizeof(float));
     const struct tsa_tensor *q = &p.q, *k = &p.k, *v = &p.v, *o = &r.out;
     for (int call = 0; call < 5; call++) {
@@ -947,7 +947,7 @@ START_TEST(constants)
         problem_make(&p, &s, 71);
         problem_mix(&p, (unsigned)_i);
         fill_values(&p, values[i]);
-        run_begin(&r, &p, NULL, 1, 0);
+        run_begin(&r, &p, NULL, 1, WAY_AUTO);
         feed_pieces(&r, PREFILL, 23);
         assert_value(&r, values[i], "prefill");
         feed(&r, DECODE, 0, s.batch, 0, s.tokens);
@@ -974,7 +974,7 @@ START_TEST(threes)
     problem_mix(&p, (unsigned)_i);
     fill_values(&p, 3);
     memset(p.k.data, 0, s.tokens * sizeof(float));
-    run_begin(&r, &p, NULL, 1, 0);
+    run_begin(&r, &p, NULL, 1, WAY_AUTO);
     feed(&r, PREFILL, 0, 1, 0, s.tokens);
     for (size_t t = 0; t < s.tokens; t++) {
         const float got = ((float *)r.o)[t];
@@ -1000,7 +1000,7 @@ START_TEST(definition)
     double beyond = 0;
     problem_make(&p, s, 80 + (uint64_t)_i);
     problem_mix(&p, (unsigned)_i % 3);
-    run_begin(&r, &p, NULL, 1, 0);
+    run_begin(&r, &p, NULL, 1, WAY_AUTO);
     feed(&r, PREFILL, 0, 1, 0, s->tokens);
     struct model plain = p.model;
     plain.high = plain.features;

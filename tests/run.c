@@ -5,7 +5,7 @@
 
 #include "run.h"
 
-void run_begin(struct run *r, const struct problem *p, const char *isa, int threads, size_t wave)
+void run_begin(struct run *r, const struct problem *p, const char *isa, int threads, enum way way)
 {
     const struct shape *s = &p->shape;
     struct tsa_options options;
@@ -19,8 +19,7 @@ void run_begin(struct run *r, const struct problem *p, const char *isa, int thre
     ck_assert(isa == NULL || strcmp(tsa_plan_isa(r->plan), isa) == 0);
     ck_assert_int_eq(tsa_plan_threads(r->plan), threads);
     assert_team(threads);
-    if (wave > 0)
-        r->plan->wave = wave;
+    set_way(r->plan, way);
     r->states = states_make(r->plan, s->batch);
     r->o = make_zeros(p->o_count, s->dtype);
     memset(r->o, 0xff, p->o_count * dtype_size(s->dtype));

@@ -18,8 +18,8 @@ struct run {
 };
 enum verb { PREFILL, DECODE, ABSORB };
 
-/* isa NULL: the default. wave: as in struct tsa_plan. The team is granted, or the test fails. */
-void run_begin(struct run *r, const struct problem *p, const char *isa, int threads, size_t wave);
+/* isa NULL: the default. The team is granted, or the test fails. */
+void run_begin(struct run *r, const struct problem *p, const char *isa, int threads, enum way way);
 void run_end(struct run *r);
 /* The workspace for the next call. */
 struct tsa_workspace *run_workspace(struct run *r);
