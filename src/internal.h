@@ -72,7 +72,7 @@ void *tsa_allocate(const struct tsa_allocator *a, size_t bytes);
 void *tsa_allocate_zeroed(const struct tsa_allocator *a, size_t bytes, void **memory);
 void tsa_release(const struct tsa_allocator *a, void *memory, size_t bytes);
 
-/* -- state layout (state.c) ------------------------------------------------------------------ */
+/* -- states (state.c, state_copy.c) -------------------------------------------------------------- */
 
 /* Where the parts of one kv head of one layer lie, in elements from the start of its section. */
 struct tsa_layout {

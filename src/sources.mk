@@ -10,4 +10,4 @@ TSA_CORE_SOURCES = src/call.h src/engine_fold_tmpl.h src/engine_item_tmpl.h \
 	src/attention.c src/check.c src/choices.c src/constants.c src/cpu.c src/engine_f32.c \
 	src/engine_f64.c src/facts.c src/memory.c src/monomials.c src/plan.c \
 	src/plan_describe.c src/schedule.c src/schedule_rows.c src/scratch.c src/sizes.c \
-	src/state.c src/state_merge.c src/status.c src/team.c src/threads.c src/workspace.c
+	src/state.c src/state_copy.c src/state_merge.c src/status.c src/team.c src/threads.c src/workspace.c

@@ -337,16 +337,10 @@ static void export_degree(const struct tsa_plan *p, const struct tsa_section *s,
     }
 }
 
-static enum tsa_status check_export(const struct tsa_plan *p, const struct tsa_state *state,
-                                    size_t layer, size_t kv_head, size_t degree,
-                                    enum tsa_basis basis, const double *out, ptrdiff_t stride,
-                                    struct tsa_error *err)
+static enum tsa_status check_export(const struct tsa_plan *p, size_t degree, enum tsa_basis basis,
+                                    const double *out, ptrdiff_t stride, struct tsa_error *err)
 {
-    enum tsa_status status = tsa_state_check(p, state, false, "state", TSA_NO_SEQUENCE, err);
-    if (status == TSA_OK)
-        status = tsa_check_section(p, layer, kv_head, err);
-    if (status != TSA_OK)
-        return status;
+    enum tsa_status status;
     if (degree >= p->terms) {
         status = tsa_fail(err, TSA_EINVAL, "degree", "degree is %zu, the plan has 0 to %zu", degree,
                           p->terms - 1);
@@ -372,8 +366,11 @@ enum tsa_status tsa_state_export(const struct tsa_plan *plan, const struct tsa_s
                                  size_t layer, size_t kv_head, size_t degree, enum tsa_basis basis,
                                  double *out, ptrdiff_t stride, struct tsa_error *err)
 {
-    enum tsa_status status =
-        check_export(plan, state, layer, kv_head, degree, basis, out, stride, err);
+    enum tsa_status status = tsa_state_check(plan, state, false, "state", TSA_NO_SEQUENCE, err);
+    if (status == TSA_OK)
+        status = tsa_check_section(plan, layer, kv_head, err);
+    if (status == TSA_OK)
+        status = check_export(plan, degree, basis, out, stride, err);
     if (status != TSA_OK)
         return status;
 
