@@ -61,8 +61,8 @@ struct tsa_engine {
     void (*prefill)(const struct tsa_call *call); /* also absorb: q is NULL */
     void (*query)(const struct tsa_call *call);
     void (*softmax)(const struct tsa_call *call);
-    /* Prepare the open window of a section in scratch; then fold it into rows of features f, at most
-     * plan->block of them. */
+    /* Prepare the open window of a section in scratch; then fold it into rows of features f, at
+     * most plan->block of them. */
     void (*open_window)(const struct tsa_plan *plan, const struct tsa_section *s, void *scratch);
     void (*fold_open_window)(const struct tsa_plan *plan, const struct tsa_section *s,
                              const struct tsa_rows *rows, struct tsa_range f, void *scratch);

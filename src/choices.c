@@ -5,7 +5,7 @@
 #include "internal.h"
 #include "tuning.h"
 
-/* -- chunk ---------------------------------------------------------------------------------------- */
+/* -- chunk ------------------------------------------------------------------------------------- */
 
 /* Do `columns` fill too little of whole vectors of `lanes`? */
 static bool mostly_padding(size_t columns, size_t lanes)
@@ -29,8 +29,8 @@ static size_t default_chunk(const struct tsa_monomials *mono, size_t dv)
     return sums < TSA_SUMS_LARGE ? TSA_CHUNK_MIDDLE : TSA_CHUNK_LARGE;
 }
 
-/* For a token a window costs half its length times d + dv products, the sums 2 F (dv + 1) and half a
- * chunk. */
+/* For a token a window costs half its length times d + dv products, the sums 2 F (dv + 1) and half
+ * a chunk. */
 size_t tsa_direct_tokens(const struct tsa_options *o)
 {
     const double d = (double)o->head_dim, dv = (double)o->value_dim;
@@ -54,7 +54,7 @@ size_t tsa_choose_chunk(const struct tsa_options *o)
     return default_chunk(&mono, o->value_dim);
 }
 
-/* -- tiles ---------------------------------------------------------------------------------------- */
+/* -- tiles ------------------------------------------------------------------------------------- */
 
 /* Lanes of value columns need no transpose of features, but the last vector may be partly empty;
  * and a single vector per row makes a tile that is bound by its loads. */
@@ -65,7 +65,7 @@ void tsa_choose_lanes(struct tsa_plan *p)
     p->transpose_query = p->lanes > 1 && (p->transpose_update || p->dv <= p->lanes);
 }
 
-/* -- bf16 ----------------------------------------------------------------------------------------- */
+/* -- bf16 -------------------------------------------------------------------------------------- */
 
 /* Does rounding the features from `high` on pay? */
 static bool mixed_is_faster(const struct tsa_plan *p, size_t high)
@@ -90,7 +90,7 @@ void tsa_choose_compute(struct tsa_plan *p, const struct tsa_options *o)
     }
 }
 
-/* -- blocks --------------------------------------------------------------------------------------- */
+/* -- blocks ------------------------------------------------------------------------------------ */
 
 void tsa_choose_blocks(struct tsa_plan *p)
 {

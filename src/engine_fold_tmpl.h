@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Folding a window, whole or short, into sums. Part of engine_tmpl.h. */
 
-/* Values of a tile of the window in pairs of tokens; of their transposed rows if the plan transposes
- * its updates. */
+/* Values of a tile of the window in pairs of tokens; of their transposed rows if the plan
+ * transposes its updates. */
 static T *v_pairs_at(const struct context *x, size_t t)
 {
     const struct tsa_plan *plan = x->plan;

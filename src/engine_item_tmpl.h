@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* One kv head, or the queries of one head, by one thread. Part of engine_tmpl.h. */
 
-/* While query heads h .. h+heads-1 of chunk r are at work: their outputs, and what the next heads, or
- * the next chunk, will read. */
+/* While query heads h .. h+heads-1 of chunk r are at work: their outputs, and what the next heads,
+ * or the next chunk, will read. */
 static void prefetch_chunk(const struct tsa_call *call, const struct tsa_item *it,
                            const struct job *job, struct tsa_prefetch *prefetch)
 {

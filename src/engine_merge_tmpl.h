@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What merging, reducing and exporting states needs of an arithmetic type. Part of engine_tmpl.h. */
+/* What merging, reducing and exporting states needs of an arithmetic type. Part of
+ * engine_tmpl.h. */
 
 static struct window window_of_section(const struct tsa_section *s)
 {

@@ -71,8 +71,8 @@ static void write_outputs(const struct context *x, size_t b, size_t t, const str
     }
 }
 
-/* Outputs of tokens r of `heads` query heads from r.h on: if causal the last tokens of the window, of
- * which each sees those up to itself, else queries that see it whole. With `fold` the window is
+/* Outputs of tokens r of `heads` query heads from r.h on: if causal the last tokens of the window,
+ * of which each sees those up to itself, else queries that see it whole. With `fold` the window is
  * folded into the sums once these were read for the last time. */
 struct job {
     struct rows r;

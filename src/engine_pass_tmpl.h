@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Passes over the sums, block by block, in the order of the chains: queries read them, then a window
- * is folded into them. Part of engine_tmpl.h. */
+/* Passes over the sums, block by block, in the order of the chains: queries read them, then a
+ * window is folded into them. Part of engine_tmpl.h. */
 
 /* Sums of features f from some column on, as elements or in pairs: what a query multiplies. */
 struct operands {
@@ -82,8 +82,8 @@ static struct tsa_range block_before(const struct tsa_plan *plan, const struct p
                               f1};
 }
 
-/* While a block is at work, of which there are `calls` calls of kernels: its share of what was listed
- * before, and the block after it where sums do not stay in L2. */
+/* While a block is at work, of which there are `calls` calls of kernels: its share of what was
+ * listed before, and the block after it where sums do not stay in L2. */
 static void prefetch_block(const struct tsa_plan *plan, const struct sums *s, const struct pass *p,
                            struct tsa_range f, size_t share, size_t calls,
                            struct tsa_prefetch *prefetch)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Rows of the caller's tensors, of any dtype, and their way into a window. Part of engine_tmpl.h. */
+/* Rows of the caller's tensors, of any dtype, and their way into a window. Part of
+ * engine_tmpl.h. */
 
 /* Tokens t .. t+n-1 of head h of batch b of a tensor. */
 struct rows {
@@ -11,7 +12,8 @@ struct matrix {
     ptrdiff_t ld;
 };
 
-/* Rows to read: the caller's memory where it holds T, else `buffer`, to which they are converted. */
+/* Rows to read: the caller's memory where it holds T, else `buffer`, to which they are
+ * converted. */
 static struct matrix rows_in(const struct tsa_plan *plan, const struct tsa_tensor *tensor,
                              struct rows r, size_t width, T *buffer)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* Softmax of many queries: tiles of up to TSA_TILE_TOKENS of them, which end where tiles of keys do.
- * Part of engine_softmax_tmpl.h. */
+/* Softmax of many queries: tiles of up to TSA_TILE_TOKENS of them, which end where tiles of keys
+ * do. Part of engine_softmax_tmpl.h. */
 
-/* A range of queries, packed. Tile i holds its queries offset[i] .. offset[i+1]-1, and its sums start
- * at row i TSA_TILE_TOKENS, as kernels write whole vectors of max and den. */
+/* A range of queries, packed. Tile i holds its queries offset[i] .. offset[i+1]-1, and its sums
+ * start at row i TSA_TILE_TOKENS, as kernels write whole vectors of max and den. */
 struct query_range {
     struct tsa_queries q;
     size_t tiles, offset[TSA_SOFTMAX_TILES + 1];

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Softmax of few queries, row by row. Part of engine_softmax_tmpl.h.
  *
- * Rows of one kv head are the queries of its group: row r is query r % tokens of head r / tokens. */
+ * Rows of one kv head are the queries of its group: row r is query r % tokens of head r /
+ * tokens. */
 
 struct softmax_row {
     size_t h, t, seen;
@@ -129,7 +130,7 @@ static void rows_task(const struct context *x, size_t index)
     write_rows(x, &run, all);
 }
 
-/* -- one run by the whole team ------------------------------------------------------------------- */
+/* -- one run by the whole team ----------------------------------------------------------------- */
 
 /* Segments of one run of rows, which the team shares out: TSA_SOFTMAX_PARTS in the scratch of each
  * thread. */

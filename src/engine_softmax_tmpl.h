@@ -50,7 +50,7 @@ static void write_row(const struct context *x, size_t b, size_t h, size_t t, str
     rows_out_done(plan, x->call->o, r, 0, plan->dv, buffer);
 }
 
-/* -- keys ----------------------------------------------------------------------------------------- */
+/* -- keys -------------------------------------------------------------------------------------- */
 
 /* Packed keys and their values. */
 struct packed_keys {
@@ -102,7 +102,7 @@ static struct packed_keys pack_keys(const struct context *x, struct rows r)
 #include "engine_softmax_ranges_tmpl.h"
 #include "engine_softmax_rows_tmpl.h"
 
-/* -- the call -------------------------------------------------------------------------------------- */
+/* -- the call ---------------------------------------------------------------------------------- */
 
 static void softmax(const struct tsa_call *call)
 {

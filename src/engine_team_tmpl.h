@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Tasks of a team, and one of them: the pairs that states keep follow sums that the team has folded.
- * Part of engine_tmpl.h. */
+/* Tasks of a team, and one of them: the pairs that states keep follow sums that the team has
+ * folded. Part of engine_tmpl.h. */
 
 typedef void (*task_fn)(const struct context *x, size_t index);
 

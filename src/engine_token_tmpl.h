@@ -185,9 +185,10 @@ static void token_task(const struct context *x, size_t index)
     token_heads(x, heads, count);
 }
 
-/* -- a few large states: value columns are shared out ------------------------------------------- */
+/* -- a few large states: value columns are shared out ------------------------------------------ */
 
-/* One part of the value columns of a kv head, to whose window decode_columns has appended the token. */
+/* One part of the value columns of a kv head, to whose window decode_columns has appended the
+ * token. */
 static void column_task(const struct context *x, size_t index)
 {
     const struct tsa_plan *plan = x->plan;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What the functions of an engine hand to one another: the thread's context, the sums and the window
- * of a kv head. Part of engine_tmpl.h. */
+/* What the functions of an engine hand to one another: the thread's context, the sums and the
+ * window of a kv head. Part of engine_tmpl.h. */
 
 /* What a thread has at hand. */
 struct context {

@@ -72,7 +72,7 @@ void *tsa_allocate(const struct tsa_allocator *a, size_t bytes);
 void *tsa_allocate_zeroed(const struct tsa_allocator *a, size_t bytes, void **memory);
 void tsa_release(const struct tsa_allocator *a, void *memory, size_t bytes);
 
-/* -- states (state.c, state_copy.c) -------------------------------------------------------------- */
+/* -- states (state.c, state_copy.c) ------------------------------------------------------------ */
 
 /* Where the parts of one kv head of one layer lie, in elements from the start of its section. */
 struct tsa_layout {
@@ -157,7 +157,7 @@ void tsa_scratch_end(const struct tsa_plan *plan, struct tsa_workspace *ws, void
 /* What tsa_state_merge and tsa_state_export need; SIZE_MAX if it does not fit. */
 size_t tsa_merge_scratch_bytes(const struct tsa_plan *plan);
 
-/* -- scratch of one thread (scratch.c) ------------------------------------------------------------ */
+/* -- scratch of one thread (scratch.c) --------------------------------------------------------- */
 
 /* Keys of softmax that start afresh, at absolute positions; part of the arithmetic. */
 #define TSA_SEGMENT_KEYS 4096
@@ -213,14 +213,14 @@ struct tsa_wave_chunk {
 /* Sizes from the plan's shape; false if the bytes do not fit. */
 bool tsa_scratch_init(struct tsa_plan *plan);
 
-/* -- what a plan chooses (choices.c) and fills (constants.c) ---------------------------------------- */
+/* -- what a plan chooses (choices.c) and fills (constants.c) ----------------------------------- */
 
 /* The chunk of a plan with these valid options; sequences of fewer tokens than tsa_direct_tokens()
  * are cheaper in one window, 0 if the shape is too large. */
 size_t tsa_choose_chunk(const struct tsa_options *options);
 size_t tsa_direct_tokens(const struct tsa_options *options);
-/* lanes, transpose_query and transpose_update: which way round tiles lie. No part of the arithmetic,
- * since products commute. */
+/* lanes, transpose_query and transpose_update: which way round tiles lie. No part of the
+ * arithmetic, since products commute. */
 void tsa_choose_lanes(struct tsa_plan *plan);
 /* compute, high, pair_kernels, pair_degree: which degrees have bf16 operands. */
 void tsa_choose_compute(struct tsa_plan *plan, const struct tsa_options *options);

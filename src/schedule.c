@@ -8,7 +8,7 @@
 #include "schedule.h"
 #include "tuning.h"
 
-/* -- items and their chunks ----------------------------------------------------------------------- */
+/* -- items and their chunks -------------------------------------------------------------------- */
 
 struct tsa_item tsa_item_of(const struct tsa_call *call, size_t b, size_t g)
 {
@@ -42,7 +42,7 @@ bool tsa_item_folds(const struct tsa_call *call, const struct tsa_item *it)
     return it->open + (it->end - it->t) >= call->plan->chunk;
 }
 
-/* -- a team on one item --------------------------------------------------------------------------- */
+/* -- a team on one item ------------------------------------------------------------------------ */
 
 size_t tsa_wave_chunks(const struct tsa_plan *plan, size_t threads)
 {
@@ -163,7 +163,7 @@ struct tsa_range tsa_stage_features(const struct tsa_call *call, size_t stages, 
     return f;
 }
 
-/* -- prefill and absorb --------------------------------------------------------------------------- */
+/* -- prefill and absorb ------------------------------------------------------------------------ */
 
 static size_t item_tokens(const struct tsa_call *call, size_t index)
 {
@@ -201,9 +201,9 @@ static void add_load(size_t *loads, size_t count, size_t more)
     loads[i] = load;
 }
 
-/* Estimated length of the schedule, in tokens of one thread, when the team does the first `together`
- * items of the list: one after the other in a relay, whose stages wait for their first chunk, or all
- * in waves. */
+/* Estimated length of the schedule, in tokens of one thread, when the team does the first
+ * `together` items of the list: one after the other in a relay, whose stages wait for their first
+ * chunk, or all in waves. */
 static double schedule_length(const struct tsa_call *call, const struct tsa_schedule *s,
                               size_t together)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Who computes what, and in which order, as far as the arithmetic type has no say in it. Bits do not
- * depend on any of this.
+/* Who computes what, and in which order, as far as the arithmetic type has no say in it. Bits do
+ * not depend on any of this.
  *
  * Work items are (sequence, kv head). Items that fill the team run serially, each on one thread;
  * otherwise the team works on an item together, in a relay or in waves of chunks. */
@@ -9,7 +9,7 @@
 
 #include "call.h"
 
-/* -- items and their chunks ----------------------------------------------------------------------- */
+/* -- items and their chunks -------------------------------------------------------------------- */
 
 /* One kv head of one sequence of a call. */
 struct tsa_item {
@@ -38,7 +38,7 @@ size_t tsa_chunk_count(const struct tsa_call *call, const struct tsa_item *it);
 /* Does the call fill the window of the item? */
 bool tsa_item_folds(const struct tsa_call *call, const struct tsa_item *it);
 
-/* -- a team on one item --------------------------------------------------------------------------- */
+/* -- a team on one item ------------------------------------------------------------------------ */
 
 /* Does a team of so many threads work on an item in a relay, not in waves? */
 bool tsa_use_relay(const struct tsa_plan *plan, size_t threads);
@@ -62,7 +62,7 @@ struct tsa_relay tsa_relay_of(const struct tsa_call *call, const struct tsa_item
 /* The features of a stage. */
 struct tsa_range tsa_stage_features(const struct tsa_call *call, size_t stages, size_t stage);
 
-/* -- prefill and absorb --------------------------------------------------------------------------- */
+/* -- prefill and absorb ------------------------------------------------------------------------ */
 
 /* Items whose tokens are more than a small share of a thread's work are listed, longest first. The
  * first of the list are done by the team, if threads would be idle otherwise; then threads draw the
@@ -82,7 +82,7 @@ struct tsa_schedule tsa_schedule_prefill(struct tsa_call *call);
 bool tsa_schedule_item(const struct tsa_call *call, const struct tsa_schedule *s, size_t index,
                        size_t *item);
 
-/* -- single tokens -------------------------------------------------------------------------------- */
+/* -- single tokens ----------------------------------------------------------------------------- */
 
 /* Kv heads that advance together: enough to fill TSA_TOKEN_ROWS. */
 size_t tsa_heads_together(const struct tsa_plan *plan);
@@ -95,7 +95,7 @@ bool tsa_decode_is_short(const struct tsa_call *call);
 /* Parts of the rows of a head in tsa_query. */
 size_t tsa_query_parts(const struct tsa_call *call);
 
-/* -- softmax -------------------------------------------------------------------------------------- */
+/* -- softmax ----------------------------------------------------------------------------------- */
 
 /* Keys that query t of the call sees, from the first on. */
 static inline size_t tsa_keys_seen(const struct tsa_call *call, size_t t)

@@ -5,7 +5,7 @@
 #include "schedule.h"
 #include "tuning.h"
 
-/* -- single tokens -------------------------------------------------------------------------------- */
+/* -- single tokens ----------------------------------------------------------------------------- */
 
 size_t tsa_heads_together(const struct tsa_plan *plan)
 {
@@ -46,7 +46,7 @@ size_t tsa_query_parts(const struct tsa_call *call)
     return (call->tokens + most - 1) / most;
 }
 
-/* -- softmax -------------------------------------------------------------------------------------- */
+/* -- softmax ----------------------------------------------------------------------------------- */
 
 bool tsa_softmax_is_short(const struct tsa_call *call)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* States: where their parts lie, whether they fit a plan, making and freeing them, looking at them. */
+/* States: where their parts lie, whether they fit a plan, making and freeing them, looking at
+ * them. */
 #include "config.h"
 
 #include "internal.h"

@@ -13,7 +13,7 @@ static const struct tsa_engine *engine_of(const struct tsa_plan *plan)
     return plan->dtype == TSA_F64 ? &tsa_engine_f64 : &tsa_engine_f32;
 }
 
-/* -- sections, and rows of their sums ------------------------------------------------------------ */
+/* -- sections, and rows of their sums ---------------------------------------------------------- */
 
 static struct tsa_section section_of(const struct tsa_plan *p, const struct tsa_state *s,
                                      size_t layer, size_t kv_head)
@@ -67,7 +67,7 @@ static struct tsa_rows folded_rows(const struct tsa_plan *p, const struct tsa_se
     return rows;
 }
 
-/* -- two states ---------------------------------------------------------------------------------- */
+/* -- two states -------------------------------------------------------------------------------- */
 
 /* Add src's history to the sums of dst; they may be the same section. scratch may be NULL if no
  * window of src is open. */
@@ -148,7 +148,7 @@ enum tsa_status tsa_state_merge(const struct tsa_plan *plan, struct tsa_state *d
     return tsa_succeed(err);
 }
 
-/* -- many states --------------------------------------------------------------------------------- */
+/* -- many states ------------------------------------------------------------------------------- */
 
 /* Many states on their way into one. */
 struct reduction {
@@ -319,7 +319,7 @@ enum tsa_status tsa_state_reduce(const struct tsa_plan *plan, struct tsa_state *
     return tsa_succeed(err);
 }
 
-/* -- export -------------------------------------------------------------------------------------- */
+/* -- export ------------------------------------------------------------------------------------ */
 
 /* The sums of a degree, window folded in, to rows of `out`; in the symmetric basis if tuple, the
  * first of the degree, is not NULL. */

@@ -6,7 +6,7 @@
 #ifndef TSA_TUNING_H
 #define TSA_TUNING_H
 
-/* -- default chunk (choices.c), measured over the grid of doc/performance.md ---------------------- */
+/* -- default chunk (choices.c), measured over the grid of doc/performance.md ------------------- */
 
 /* Tokens. Two terms or fewer: a window costs more than the sums. */
 #define TSA_CHUNK_FEW_TERMS 32
@@ -25,7 +25,7 @@
 /* Tokens: the longest sequence in one window, which is memory of each state and thread. */
 #define TSA_MOST_DIRECT 8192
 
-/* -- tiles and blocks (choices.c, monomials.c) ---------------------------------------------------- */
+/* -- tiles and blocks (choices.c, monomials.c) ------------------------------------------------- */
 
 /* Percent of whole vectors that value columns must fill, or tiles are transposed (measured). */
 #define TSA_VECTOR_USE 85
@@ -40,7 +40,7 @@
  * read once per chunk and tile, and should come from L2 (by its size). */
 #define TSA_MOST_STORED 1024
 
-/* -- scratch of a thread (scratch.c) -------------------------------------------------------------- */
+/* -- scratch of a thread (scratch.c) ----------------------------------------------------------- */
 
 /* Tokens that pass over the sums together: as many as keep a pass over sums that lie in memory
  * bound by arithmetic (measured). */
@@ -61,7 +61,7 @@
  * team. */
 #define TSA_SOFTMAX_PARTS 4
 
-/* -- threads (schedule.c, state_merge.c; doc/threads.md) ------------------------------------------ */
+/* -- threads (schedule.c, state_merge.c; doc/threads.md) --------------------------------------- */
 
 /* Products of prefill that are worth a team: about 20 us of one thread (measured). */
 #define TSA_TEAM_PRODUCTS 1e6
