@@ -68,7 +68,6 @@ int bench_kernels(const struct bench_options *options, const struct bench_proble
                "GFLOP/s", "%peak", "GB/s");
     for (size_t i = 0; (isa = tsa_isa_at(i)); i++) {
         struct bench_machine own = {0};
-        bool hardware;
         if (!tsa_isa_usable(isa) || (options->isa && strcmp(options->isa, isa->name) != 0))
             continue;
         if (!bench_machine_measure(&own, isa->name, 1))
@@ -76,9 +75,9 @@ int bench_kernels(const struct bench_options *options, const struct bench_proble
         if (!kernel_table_f32(&alone, isa->name, isa->f32, problem, chunk, own.peak_f32) ||
             !kernel_table_f64(&alone, isa->name, isa->f64, problem, chunk, own.peak_f64))
             return 1;
-        const struct tsa_pair_kernels_f32 *pairs = tsa_pair_kernels_for(isa, &hardware);
+        const struct tsa_pair_kernels_f32 *pairs = tsa_pair_kernels_for(isa);
         /* a set without its own takes those of a lesser one, which are listed there */
-        if ((hardware || pairs == isa->pair_kernels) &&
+        if ((tsa_hardware_pair_kernels(isa) || pairs == isa->pair_kernels) &&
             !kernel_table_pairs(&alone, pairs, problem, chunk,
                                 own.pairs ? own.peak_bf16 : own.peak_f32))
             return 1;

@@ -49,11 +49,10 @@ static const struct bench_pairs_unit *find_pairs(const char *name)
         NULL,
     };
     const struct tsa_isa *isa;
-    bool hardware = false;
     if (tsa_isa_find(name, &isa, NULL) != TSA_OK)
         return NULL;
-    const struct tsa_pair_kernels_f32 *pairs = tsa_pair_kernels_for(isa, &hardware);
-    for (size_t i = 0; hardware && units[i]; i++)
+    const struct tsa_pair_kernels_f32 *pairs = tsa_hardware_pair_kernels(isa);
+    for (size_t i = 0; pairs && units[i]; i++)
         if (strcmp(units[i]->name, pairs->name) == 0)
             return units[i];
     return NULL;

@@ -5,12 +5,7 @@
 
 #include "internal.h"
 #include "team.h"
-
-/* Sums of a kv head that are worth two threads in a decoding step: about 20 us of reading. */
-#define TSA_SPLIT_BYTES ((size_t)1 << 20)
-
-/* Items that are long beside a thread's share are less than this many times the threads. */
-#define TSA_LONG_ITEMS 16
+#include "tuning.h"
 
 /* A newer caller's struct tsa_batch is longer than ours; none will be longer than this. */
 #define TSA_MOST_BATCH_BYTES ((size_t)4096)
@@ -67,16 +62,38 @@ static inline size_t tsa_call_tokens(const struct tsa_call *call, size_t b)
     return call->lengths ? (size_t)call->lengths[b] : call->tokens;
 }
 
+/* One kv head of one layer of a state. */
+struct tsa_section {
+    void *data;
+    struct tsa_layout layout;
+    size_t window; /* tokens in its open window */
+};
+/* Sums of features that follow one another, `ldv` elements apart. */
+struct tsa_rows {
+    void *hi, *lo, *ones_hi, *ones_lo;
+};
+
 /* What an arithmetic type brings. */
 struct tsa_engine {
     void (*prefill)(const struct tsa_call *call); /* also decode and absorb */
     void (*query)(const struct tsa_call *call);
     void (*softmax)(const struct tsa_call *call);
+    /* Prepare the open window of a section in scratch; then fold it into rows of features f, at
+     * most plan->block of them. */
+    void (*open_window)(const struct tsa_plan *plan, const struct tsa_section *s, void *scratch);
+    void (*fold_open_window)(const struct tsa_plan *plan, const struct tsa_section *s,
+                             const struct tsa_rows *rows, struct tsa_range f, void *scratch);
+    /* to += from, which may be the same. */
+    void (*merge_rows)(const struct tsa_plan *plan, size_t count, const struct tsa_rows *to,
+                       const struct tsa_rows *from);
+    /* Rows of sums as doubles: dv values and the ones column, times the square root of the
+     * multiplicity if tuple, which moves on, is not NULL. */
+    void (*export_rows)(const struct tsa_plan *plan, size_t count, const struct tsa_rows *rows,
+                        struct tsa_tuple *tuple, double *out, ptrdiff_t stride);
 };
 extern const struct tsa_engine tsa_engine_f32, tsa_engine_f64;
 
 /* Run tasks of TSA_TASK_SEQUENCES sequences each, with the team if there are many. */
-#define TSA_TASK_SEQUENCES 512
 static inline void tsa_run_sequences(const struct tsa_call *call, tsa_task task,
                                      const void *argument)
 {
@@ -89,15 +106,6 @@ static inline void tsa_run_sequences(const struct tsa_call *call, tsa_task task,
 
 /* -- workspace.c -- */
 
-/* Does a team of so many threads work on an item in a relay, not in waves? */
-bool tsa_use_relay(const struct tsa_plan *plan, size_t threads);
-/* Chunks per wave. */
-size_t tsa_wave_chunks(const struct tsa_plan *plan, size_t threads);
-/* Stages of a relay, and chunks whose accumulators it keeps: at least one per stage, or 0. */
-size_t tsa_relay_stages(const struct tsa_plan *plan, size_t threads);
-size_t tsa_relay_chunks(const struct tsa_plan *plan, size_t threads);
-/* Elements of a stage's own window and sums, behind them. */
-size_t tsa_stage_elements(const struct tsa_plan *plan);
 /* Fill team, together and scratch of the call, from ws (whose threads then are the most) or by
  * allocation; tsa_call_end gives allocated scratch back. */
 enum tsa_status tsa_call_begin(struct tsa_call *call, struct tsa_workspace *ws,

@@ -58,8 +58,7 @@ bool tsa_isa_usable(const struct tsa_isa *isa)
     return isa != NULL;
 }
 
-/* In hardware, which an instruction set has or has not. */
-static const struct tsa_pair_kernels_f32 *hardware_pairs(const struct tsa_isa *isa)
+const struct tsa_pair_kernels_f32 *tsa_hardware_pair_kernels(const struct tsa_isa *isa)
 {
 #ifdef TSA_HAVE_AVX512BF16
     if (isa == &tsa_isa_avx512 && __builtin_cpu_supports("avx512bf16"))
@@ -73,10 +72,9 @@ static const struct tsa_pair_kernels_f32 *hardware_pairs(const struct tsa_isa *i
     return NULL;
 }
 
-const struct tsa_pair_kernels_f32 *tsa_pair_kernels_for(const struct tsa_isa *isa, bool *hardware)
+const struct tsa_pair_kernels_f32 *tsa_pair_kernels_for(const struct tsa_isa *isa)
 {
-    const struct tsa_pair_kernels_f32 *found = hardware_pairs(isa);
-    *hardware = found != NULL;
+    const struct tsa_pair_kernels_f32 *found = tsa_hardware_pair_kernels(isa);
     for (size_t i = 0; !found && tsa_isa_at(i); i++) { /* of the set, or of the next lesser one */
         if (tsa_isa_at(i)->lanes <= isa->lanes && tsa_isa_usable(tsa_isa_at(i)))
             found = tsa_isa_at(i)->pair_kernels;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The schedule in float. */
+/* The engine in float. */
 #include "config.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The schedule in double. */
+/* The engine in double. */
 #include "config.h"
 
 #include <math.h>

@@ -3,239 +3,231 @@
 
 /* One row: a query head and the kv head it reads. */
 struct token {
-    const struct item *item;
+    const struct kv_head *kv;
     size_t h;
 };
 
-/* The queries of n <= TSA_TOKEN_ROWS rows. */
-static void token_queries(const struct tsa_call *call, T *scratch, const struct token *tokens,
-                          size_t n)
+/* Pack the queries of n <= TSA_TOKEN_ROWS rows. */
+static void token_queries(const struct context *x, const struct token *tokens, size_t n)
 {
-    const struct tsa_plan *plan = call->plan;
+    const struct tsa_plan *plan = x->plan;
+    const struct tsa_scratch *r = &plan->scratch;
     const int l2 = plan->normalize == TSA_NORMALIZE_L2;
     for (size_t i = 0; i < n; i++) {
-        ptrdiff_t stride;
-        const struct item *it = tokens[i].item;
-        const T *src = rows_in(plan, call->q, it->b, tokens[i].h, it->t, 1, plan->d,
-                               scratch + plan->scratch.rows, &stride);
-        KERNELS(plan)->pack_t(1, plan->d, src, stride, l2, coefficients_of(plan, tokens[i].h).scale,
-                              scratch + plan->scratch.qbase + i * plan->scratch.ld_base, 1);
+        const struct tsa_item *it = &tokens[i].kv->item;
+        const struct rows row = {it->b, tokens[i].h, it->t, 1};
+        const struct matrix q = rows_in(plan, x->call->q, row, plan->d, x->scratch + r->rows);
+        KERNELS(plan)->pack_t(1, plan->d, q.at, q.ld, l2, coefficients_of(plan, row.h).scale,
+                              x->scratch + r->qbase + i * r->ld_base, 1);
     }
 }
 
-/* The chains over features in pairs of a row whose state keeps none: block by block. */
-static void token_rounded(const struct tsa_plan *plan, T *scratch, const struct sums *s,
-                          const T *psi, size_t c, size_t cols, T *acc, T *den)
+/* Value columns c0 .. c1-1 of the padded ones, or of the outputs. */
+struct columns {
+    size_t c0, c1;
+};
+
+/* The chains over features in pairs of one row whose state keeps none: block by block. */
+static void token_rounded(const struct context *x, const struct sums *s, struct columns c,
+                          const T *psi, T *acc, T *den)
 {
-    const size_t total = plan->mono.total;
-    for (size_t at = tsa_block_count(plan), f0 = total, f1; f0 > plan->high;) {
-        tsa_block_at(plan, --at, &f0, &f1);
-        const struct operands b = operands_of(plan, scratch, s, f0, f1, c, cols);
-        PAIR_KERNELS(plan)->decode_state(1, cols, b.steps, psi + (f0 - plan->high) / 2, 0, &b.hi,
-                                         s->ld, &b.ones, acc, 0, den, f1 == total);
+    const struct tsa_plan *plan = x->plan;
+    const size_t total = plan->mono.total, cols = c.c1 - c.c0;
+    struct tsa_range f = {total, total};
+    for (size_t at = tsa_block_count(plan); f.f0 > plan->high;) {
+        f = tsa_block_at(plan, --at);
+        const struct operands b = operands_of(x, s, f, c.c0, cols);
+        PAIR_KERNELS(plan)->decode_state(1, cols, b.steps, psi + (f.f0 - plan->high) / 2, 0, &b.hi,
+                                         s->ld, &b.ones, acc, 0, den, f.f1 == total);
     }
 }
 
-/* The chains over features in pairs, of rows whose psi are in pairs: those that follow one another
- * and have pairs together. */
-static void token_pairs(const struct tsa_plan *plan, T *scratch, const struct sums *const *sums,
-                        size_t rows, size_t c, size_t cols)
+/* The chains over features in pairs, of rows whose psi are in pairs: rows that follow one another
+ * and whose states keep pairs go together. */
+static void token_pairs(const struct context *x, const struct sums *const *sums, size_t rows,
+                        struct columns c)
 {
+    const struct tsa_plan *plan = x->plan;
     const struct tsa_scratch *r = &plan->scratch;
     const size_t pairs = half_of(plan->mono.total - plan->high);
     const ptrdiff_t ldv = (ptrdiff_t)plan->layout.ldv, ldp = (ptrdiff_t)r->ld_psi;
     const T *hi[TSA_TOKEN_ROWS], *ones[TSA_TOKEN_ROWS];
     for (size_t row = 0, n; row < rows; row += n) {
-        const T *psi = scratch + r->psi_pairs + (ptrdiff_t)row * ldp;
-        T *acc = scratch + r->acc + (ptrdiff_t)row * ldv, *den = scratch + r->den + row;
+        const T *psi = x->scratch + r->psi_pairs + (ptrdiff_t)row * ldp;
+        T *acc = x->scratch + r->acc + (ptrdiff_t)row * ldv, *den = x->scratch + r->den + row;
         for (n = 0; row + n < rows && sums[row + n]->hi_pairs; n++) {
-            hi[n] = sums[row + n]->hi_pairs + c;
+            hi[n] = sums[row + n]->hi_pairs + c.c0;
             ones[n] = sums[row + n]->ones_pairs;
         }
         if (n > 0) {
-            PAIR_KERNELS(plan)->decode_state(n, cols, pairs, psi, ldp, hi, ldv, ones, acc, ldv, den,
-                                             1);
+            PAIR_KERNELS(plan)->decode_state(n, c.c1 - c.c0, pairs, psi, ldp, hi, ldv, ones, acc,
+                                             ldv, den, 1);
         } else {
             n = 1;
-            token_rounded(plan, scratch, sums[row], psi, c, cols, acc, den);
+            token_rounded(x, sums[row], c, psi, acc, den);
         }
     }
 }
 
 /* The chains over the features of rows, whose psi wait in scratch; the rows' acc and den. */
-static void token_sums(const struct tsa_plan *plan, T *scratch, const struct sums *const *sums,
-                       size_t rows, size_t c0, size_t c1)
+static void token_sums(const struct context *x, const struct sums *const *sums, size_t rows,
+                       struct columns c)
 {
+    const struct tsa_plan *plan = x->plan;
     const struct tsa_scratch *r = &plan->scratch;
     const size_t total = plan->mono.total;
     const ptrdiff_t ldv = (ptrdiff_t)plan->layout.ldv, ldp = (ptrdiff_t)r->ld_psi;
+    T *psi = x->scratch + r->psi;
     const T *hi[TSA_TOKEN_ROWS], *ones[TSA_TOKEN_ROWS];
     if (plan->high < total) {
-        PAIR_KERNELS(plan)->pair_cols(rows, total - plan->high, scratch + r->psi + plan->high, ldp,
-                                      scratch + r->psi_pairs, ldp);
-        token_pairs(plan, scratch, sums, rows, c0, c1 - c0);
+        PAIR_KERNELS(plan)->pair_cols(rows, total - plan->high, psi + plan->high, ldp,
+                                      x->scratch + r->psi_pairs, ldp);
+        token_pairs(x, sums, rows, c);
     }
     if (plan->high == 0)
         return;
     for (size_t i = 0; i < rows; i++) {
-        hi[i] = sums[i]->hi + c0;
+        hi[i] = sums[i]->hi + c.c0;
         ones[i] = sums[i]->ones_hi;
     }
-    KERNELS(plan)->decode_state(rows, c1 - c0, plan->high, scratch + r->psi, ldp, hi, ldv, ones,
-                                scratch + r->acc, ldv, scratch + r->den, plan->high == total);
+    KERNELS(plan)->decode_state(rows, c.c1 - c.c0, plan->high, psi, ldp, hi, ldv, ones,
+                                x->scratch + r->acc, ldv, x->scratch + r->den, plan->high == total);
 }
 
-/* Their outputs, value columns c0 .. c1-1 of the padded ones: features, weights of the windows, the
- * chains over the sums of all rows together, then those over the windows. These hold `more` tokens
- * than the states count. */
-static void token_outputs(const struct tsa_call *call, T *scratch, const struct token *tokens,
-                          size_t n, size_t more, size_t c0, size_t c1)
+/* Outputs of rows whose queries are packed: features, weights of the windows, the chains over the
+ * sums of all rows together, then those over the windows. */
+static void token_outputs(const struct context *x, const struct token *tokens, size_t n,
+                          struct columns c)
 {
-    const struct tsa_plan *plan = call->plan;
+    const struct tsa_plan *plan = x->plan;
     const struct tsa_scratch *r = &plan->scratch;
     const ptrdiff_t ldv = (ptrdiff_t)plan->layout.ldv;
-    T *acc = scratch + r->acc, *den = scratch + r->den, *w = scratch + r->weights,
-      *q = scratch + r->qbase;
-    const struct sums *sums[TSA_TOKEN_ROWS];
+    const size_t end = c.c1 < plan->dv ? c.c1 : plan->dv;
     const size_t ldw = tsa_round_up(plan->chunk, TSA_ROW_PAD);
-    const size_t width = (c1 < plan->dv ? c1 : plan->dv) - c0;
+    T *acc = x->scratch + r->acc, *den = x->scratch + r->den, *w = x->scratch + r->weights;
+    T *q = x->scratch + r->qbase, *psi = x->scratch + r->psi, *buffer = x->scratch + r->rows;
+    const struct sums *sums[TSA_TOKEN_ROWS];
     size_t rows = 0; /* of psi, acc and den */
     for (size_t i = 0; i < n; i++, q += r->ld_base) {
-        const struct item *it = tokens[i].item;
-        const struct coefficients c = coefficients_of(plan, tokens[i].h);
-        if (it->sums.folded) {
-            KERNELS(plan)->psi_k(&plan->mono, q, c.weight, scratch + r->psi + rows * r->ld_psi);
-            sums[rows++] = &it->sums;
+        const struct kv_head *kv = tokens[i].kv;
+        const struct coefficients of = coefficients_of(plan, tokens[i].h);
+        if (kv->sums.folded) {
+            KERNELS(plan)->psi_k(&plan->mono, q, of.weight, psi + rows * r->ld_psi);
+            sums[rows++] = &kv->sums;
         }
-        KERNELS(plan)->decode_scores(it->open + more, plan->d, it->window.kt, it->window.ldk, q,
-                                     plan->terms, c.coef, w + i * ldw);
+        KERNELS(plan)->decode_scores(kv->window.n, plan->d, kv->window.kt, kv->window.ldk, q,
+                                     plan->terms, of.coef, w + i * ldw);
     }
     if (rows > 0)
-        token_sums(plan, scratch, sums, rows, c0, c1);
+        token_sums(x, sums, rows, c);
     for (size_t i = 0; i < n; i++) {
-        const struct item *it = tokens[i].item;
-        ptrdiff_t stride;
-        T *dst = rows_out(call->o, it->b, tokens[i].h, it->t, plan->dv, scratch + r->rows, &stride);
-        KERNELS(plan)->decode_window(width, it->open + more, w + i * ldw, it->window.v + c0, ldv,
-                                     acc, *den, !it->sums.folded, dst + c0);
-        rows_out_done(plan, call->o, it->b, tokens[i].h, it->t, 1, c0, c0 + width,
-                      scratch + r->rows);
-        if (it->sums.folded) {
+        const struct kv_head *kv = tokens[i].kv;
+        const struct rows row = {kv->item.b, tokens[i].h, kv->item.t, 1};
+        const struct matrix dst = rows_out(plan, x->call->o, row, buffer);
+        KERNELS(plan)->decode_window(end - c.c0, kv->window.n, w + i * ldw, kv->window.v + c.c0,
+                                     ldv, acc, *den, !kv->sums.folded, dst.at + c.c0);
+        rows_out_done(plan, x->call->o, row, c.c0, end, buffer);
+        if (kv->sums.folded) {
             acc += ldv;
             den++;
         }
     }
 }
 
-/* Kv heads that advance together: enough to fill TSA_TOKEN_ROWS. */
-static size_t items_together(const struct tsa_call *call)
+/* One token of `count` <= tsa_heads_together() kv heads: attend from all their query heads, append
+ * it, fold. Without k the states are only read. Nothing is read back soon after it was stored where
+ * that can be helped: a load that spans stores cannot be forwarded from them, and waits. */
+static void token_heads(const struct context *x, struct kv_head *heads, size_t count)
 {
-    const size_t group = call->plan->group;
-    return group < TSA_TOKEN_ROWS ? TSA_TOKEN_ROWS / group : 1;
-}
-
-/* One token of `count` <= items_together kv heads: attend from all their query heads, append it,
- * fold. Without k the states are only read. Nothing is read back soon after it was stored where
- * that can be helped: a load that spans stores waits for them. */
-static void token_items(const struct tsa_call *call, T *scratch, const struct item *items,
-                        size_t count)
-{
-    const struct tsa_plan *plan = call->plan;
-    const size_t more = call->k ? 1 : 0, rows = count * plan->group;
+    const struct tsa_plan *plan = x->plan;
+    const size_t rows = count * plan->group;
+    const struct columns all = {0, plan->layout.ldv};
     struct token tokens[TSA_TOKEN_ROWS];
-    const struct item *it = items;
-    size_t h = it->g * plan->group;
+    const struct kv_head *kv = heads;
+    size_t h = kv->item.g * plan->group;
     for (size_t row = 0; row < rows; row += TSA_TOKEN_ROWS) {
         const size_t n = rows - row < TSA_TOKEN_ROWS ? rows - row : TSA_TOKEN_ROWS;
         for (size_t i = 0; i < n; i++) {
-            tokens[i] = (struct token){it, h};
-            if (++h == (it->g + 1) * plan->group && i + 1 + row < rows) {
-                it++;
-                h = it->g * plan->group;
+            tokens[i] = (struct token){kv, h};
+            if (++h == (kv->item.g + 1) * plan->group && i + 1 + row < rows) {
+                kv++;
+                h = kv->item.g * plan->group;
             }
         }
-        token_queries(call, scratch, tokens, n);
-        for (size_t i = 0; more && row == 0 && i < count; i++)
-            append(call, scratch, &items[i], &items[i].window, items[i].open, items[i].t, 1, false);
-        token_outputs(call, scratch, tokens, n, more, 0, plan->layout.ldv);
+        token_queries(x, tokens, n);
+        for (size_t i = 0; tsa_call_has_keys(x->call) && row == 0 && i < count; i++)
+            append(x, &heads[i].item, &heads[i].window, heads[i].item.t, 1, false);
+        token_outputs(x, tokens, n, all);
     }
-    for (size_t i = 0; more && i < count; i++)
-        if (items[i].open + 1 == plan->chunk) {
-            fold_window(plan, scratch, &items[i].sums, &items[i].window, NULL);
-            if (!items[i].sums.hi_pairs)
-                tsa_state_round(plan, items[i].state, call->layer, items[i].g, 0, 1);
+    for (size_t i = 0; tsa_call_has_keys(x->call) && i < count; i++)
+        if (heads[i].window.n == plan->chunk) {
+            const struct tsa_item *it = &heads[i].item;
+            fold_window(x, &heads[i].sums, &heads[i].window, NULL);
+            if (!heads[i].sums.hi_pairs)
+                tsa_state_round(plan, it->state, x->call->layer, it->g, 0, 1);
         }
 }
 
-/* Kv heads of a task, unless that leaves threads idle. */
-static size_t token_share(const struct tsa_call *call)
+static void token_task(const struct context *x, size_t index)
 {
-    const size_t items = call->batch * call->plan->kv_heads, fill = items_together(call);
-    const size_t share = (items + call->team.threads - 1) / call->team.threads;
-    return share < fill ? share : fill;
-}
-
-static void token_task(const struct tsa_call *call, T *scratch, size_t index)
-{
-    const struct tsa_plan *plan = call->plan;
-    const size_t total = call->batch * plan->kv_heads, share = token_share(call);
-    const size_t first = index * share, left = total - first, count = left < share ? left : share;
-    struct item items[TSA_TOKEN_ROWS];
-    size_t b = first / plan->kv_heads, g = first % plan->kv_heads;
+    const size_t kv_heads = x->plan->kv_heads, total = x->call->batch * kv_heads;
+    const size_t share = tsa_token_share(x->call), first = index * share, left = total - first;
+    const size_t count = left < share ? left : share;
+    struct kv_head heads[TSA_TOKEN_ROWS];
+    size_t b = first / kv_heads, g = first % kv_heads;
     for (size_t i = 0; i < count; i++) {
-        items[i] = item_of(call, b, g);
-        if (++g == plan->kv_heads) {
+        heads[i] = kv_head_of(x->call, b, g);
+        if (++g == kv_heads) {
             b++;
             g = 0;
         }
     }
-    token_items(call, scratch, items, count);
+    token_heads(x, heads, count);
 }
 
-/* Parts of the value columns, each a task, where a few large states leave threads idle. */
-static size_t column_parts(const struct tsa_call *call)
-{
-    const struct tsa_plan *plan = call->plan;
-    const size_t items = call->batch * plan->kv_heads, unit = TSA_ALIGN / sizeof(T);
-    const size_t columns = plan->layout.ldv / unit, share = call->team.threads / items;
-    if (plan->crowded || plan->mono.total * plan->layout.ldv * sizeof(T) < TSA_SPLIT_BYTES)
-        return 1;
-    return share < columns ? (share > 1 ? share : 1) : columns;
-}
+/* -- a few large states: value columns are shared out ------------------------------------------ */
 
-static void column_task(const struct tsa_call *call, T *scratch, size_t index)
+/* One part of the value columns of a kv head, to whose window decode_columns has appended the
+ * token. */
+static void column_task(const struct context *x, size_t index)
 {
-    const struct tsa_plan *plan = call->plan;
-    const size_t parts = column_parts(call), unit = TSA_ALIGN / sizeof(T);
-    const size_t part = index % parts, columns = plan->layout.ldv / unit;
-    const struct item item = item_at(call, index / parts);
+    const struct tsa_plan *plan = x->plan;
+    const size_t parts = tsa_column_parts(x->call), part = index % parts;
+    const size_t unit = TSA_ALIGN / sizeof(T), units = plan->layout.ldv / unit;
+    const struct columns c = {units * part / parts * unit, units * (part + 1) / parts * unit};
+    struct kv_head kv = kv_head_at(x->call, index / parts);
     struct token tokens[TSA_TOKEN_ROWS];
+    if (tsa_call_has_keys(x->call))
+        kv.window.n++;
     for (size_t row = 0; row < plan->group; row += TSA_TOKEN_ROWS) {
         const size_t left = plan->group - row, n = left < TSA_TOKEN_ROWS ? left : TSA_TOKEN_ROWS;
         for (size_t i = 0; i < n; i++)
-            tokens[i] = (struct token){&item, item.g * plan->group + row + i};
-        token_queries(call, scratch, tokens, n);
-        token_outputs(call, scratch, tokens, n, call->k ? 1 : 0, columns * part / parts * unit,
-                      columns * (part + 1) / parts * unit);
+            tokens[i] = (struct token){&kv, kv.item.g * plan->group + row + i};
+        token_queries(x, tokens, n);
+        token_outputs(x, tokens, n, c);
     }
 }
 
-static void fold_task(const struct tsa_call *call, T *scratch, size_t index)
+/* One part of the features of a kv head, if its window is full now. */
+static void fold_task(const struct context *x, size_t index)
 {
-    const struct item item = item_at(call, index / call->team.threads);
-    if (item.open + 1 == call->plan->chunk)
-        fold_part(call->plan, scratch, &item, index % call->team.threads, call->team.threads);
+    const size_t threads = x->call->team.threads;
+    struct kv_head kv = kv_head_at(x->call, index / threads);
+    kv.window.n++;
+    if (kv.window.n == x->plan->chunk)
+        fold_part(x, &kv, index % threads, threads);
 }
 
 static void decode_columns(const struct tsa_call *call)
 {
     const size_t items = call->batch * call->plan->kv_heads;
-    for (size_t i = 0; call->k && i < items; i++) {
-        const struct item item = item_at(call, i);
-        append(call, scratch_at(call, 0), &item, &item.window, item.open, item.t, 1, false);
+    const struct context x = context_of(call, 0);
+    for (size_t i = 0; tsa_call_has_keys(call) && i < items; i++) {
+        struct kv_head kv = kv_head_at(call, i);
+        append(&x, &kv.item, &kv.window, kv.item.t, 1, false);
     }
-    run_tasks(call, 0, items * column_parts(call), column_task);
-    if (call->k) {
+    run_tasks(call, 0, items * tsa_column_parts(call), column_task);
+    if (tsa_call_has_keys(call)) {
         run_tasks(call, 0, items * call->team.threads, fold_task);
         round_items(call, &(const struct folded){.rounded = true}, items);
     }
@@ -243,18 +235,16 @@ static void decode_columns(const struct tsa_call *call)
 
 static void decode(const struct tsa_call *call)
 {
-    if (call->team.threads > 1 && column_parts(call) > 1) {
+    struct tsa_call alone;
+    if (call->team.threads > 1 && tsa_column_parts(call) > 1) {
         decode_columns(call);
         return;
     }
-    const struct tsa_plan *plan = call->plan;
-    const size_t bytes = plan->mono.total * plan->layout.ldv * sizeof(T);
-    struct tsa_call alone;
-    if (call->team.threads > 1 && call->batch * plan->kv_heads * bytes < TSA_SPLIT_BYTES / 2) {
+    if (call->team.threads > 1 && tsa_decode_is_short(call)) {
         alone = *call;
         alone.team.threads = 1;
         call = &alone;
     }
-    const size_t share = token_share(call);
-    run_tasks(call, 0, (call->batch * plan->kv_heads + share - 1) / share, token_task);
+    const size_t items = call->batch * call->plan->kv_heads, share = tsa_token_share(call);
+    run_tasks(call, 0, (items + share - 1) / share, token_task);
 }

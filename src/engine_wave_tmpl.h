@@ -6,93 +6,90 @@ struct wave {
     const size_t *items;
     size_t count, c0, chunks;
 };
-static const struct wave *wave_of(const struct tsa_call *call)
-{
-    return call->work;
-}
 
-static void wave_chunk_views(const struct tsa_call *call, size_t index, struct sums *s,
-                             struct window *w)
+/* One chunk of a wave: its item, and its own sums and window. */
+struct wave_chunk {
+    struct kv_head kv;
+    bool exists; /* Else the item has ended before */
+    struct tsa_span span;
+    struct sums sums; /* its local sums, then the prefix before it */
+    struct window window;
+};
+static struct wave_chunk wave_chunk_at(const struct tsa_call *call, size_t index)
 {
-    T *parts = scratch_at(call, call->team.threads) + index * call->plan->wave_chunk.total;
-    const struct tsa_layout *l = &call->plan->layout;
-    *s = (struct sums){.hi = parts + call->plan->wave_chunk.sums,
-                       .ones_hi = parts + call->plan->wave_chunk.ones,
-                       .ld = (ptrdiff_t)l->ldv,
-                       .folded = true};
-    *w = (struct window){parts + call->plan->wave_chunk.kt, parts + call->plan->wave_chunk.v,
-                         (ptrdiff_t)l->ldk, (ptrdiff_t)l->ldv};
+    const struct tsa_plan *plan = call->plan;
+    const struct tsa_wave_chunk *parts = &plan->wave_chunk;
+    const struct wave *wave = call->work;
+    const size_t j = wave->c0 + index % wave->chunks;
+    T *own = scratch_at(call, call->team.threads) + index * parts->total;
+    struct wave_chunk c = {.kv = kv_head_at(call, wave->items[index / wave->chunks])};
+    c.exists = j < tsa_chunk_count(call, &c.kv.item);
+    if (!c.exists)
+        return c;
+    c.span = tsa_span_at(call, &c.kv.item, j);
+    c.sums = (struct sums){.hi = own + parts->sums,
+                           .ones_hi = own + parts->ones,
+                           .ld = (ptrdiff_t)plan->layout.ldv,
+                           .folded = c.kv.sums.folded || j > 0};
+    c.window = (struct window){c.span.at + c.span.n, own + parts->kt, own + parts->v,
+                               (ptrdiff_t)plan->layout.ldk, (ptrdiff_t)plan->layout.ldv};
+    return c;
 }
 
 /* Phase 1: pack a chunk, and its local sums if it is full. */
-static void wave_local(const struct tsa_call *call, T *scratch, size_t task)
+static void wave_local(const struct context *x, size_t task)
 {
-    const struct tsa_plan *plan = call->plan;
-    const struct wave *wave = wave_of(call);
-    const size_t j = wave->c0 + task % wave->chunks;
-    const struct item it = item_at(call, wave->items[task / wave->chunks]);
-    if (j >= chunk_count(call, &it))
+    struct wave_chunk c = wave_chunk_at(x->call, task);
+    if (!c.exists)
         return;
-    const struct span span = span_at(call, &it, j);
-    struct sums s;
-    struct window w;
-    wave_chunk_views(call, task, &s, &w);
-    window_copy(plan, &w, &it.window, span.at); /* the tokens that were waiting */
-    append(call, scratch, &it, &w, span.at, span.t, span.n, false);
-    if (span_is_full(call, &span))
-        fold_window(plan, scratch, &s, &w, NULL);
+    c.window.n = 0;
+    if (c.span.at > 0) /* the tokens that were waiting */
+        window_copy(x->plan, &c.window, &c.kv.window);
+    append(x, &c.kv.item, &c.window, c.span.t, c.span.n, false);
+    if (c.window.n == x->plan->chunk)
+        fold_window(x, &c.sums, &c.window, NULL);
 }
 
 /* Phase 2: fold the wave's chunks in order, for one block of features of one item. */
-static void wave_fold(const struct tsa_call *call, T *scratch, size_t task)
+static void wave_fold(const struct context *x, size_t task)
 {
-    const struct tsa_plan *plan = call->plan;
-    const struct wave *wave = wave_of(call);
+    const struct tsa_plan *plan = x->plan;
+    const struct wave *wave = x->call->work;
     const size_t block = plan->block, features = plan->mono.total;
     const size_t blocks = (features + block - 1) / block;
     const size_t i = task / blocks, f = task % blocks * block;
     const size_t n = features - f < block ? features - f : block;
-    const struct item it = item_at(call, wave->items[i]);
-    (void)scratch;
-    for (size_t c = 0; c < wave->chunks; c++) {
-        if (wave->c0 + c >= chunk_count(call, &it))
+    for (size_t j = 0; j < wave->chunks; j++) {
+        const struct wave_chunk c = wave_chunk_at(x->call, i * wave->chunks + j);
+        if (!c.exists)
             return;
-        const struct span span = span_at(call, &it, wave->c0 + c);
-        struct sums s;
-        struct window w;
-        wave_chunk_views(call, i * wave->chunks + c, &s, &w);
-        T *local = s.hi + (ptrdiff_t)f * s.ld, *ones = s.ones_hi + f;
-        T *hi = it.sums.hi + (ptrdiff_t)f * it.sums.ld,
-          *lo = it.sums.lo + (ptrdiff_t)f * it.sums.ld;
-        if (span_is_full(call, &span)) {
-            KERNELS(plan)->fold(n * (size_t)s.ld, hi, lo, local, local);
-            KERNELS(plan)->fold(n, it.sums.ones_hi + f, it.sums.ones_lo + f, ones, ones);
+        const struct sums *s = &c.sums, *all = &c.kv.sums;
+        T *local = s->hi + (ptrdiff_t)f * s->ld, *ones = s->ones_hi + f;
+        T *hi = all->hi + (ptrdiff_t)f * all->ld, *lo = all->lo + (ptrdiff_t)f * all->ld;
+        if (tsa_span_is_full(x->call, &c.span)) {
+            KERNELS(plan)->fold(n * (size_t)s->ld, hi, lo, local, local);
+            KERNELS(plan)->fold(n, all->ones_hi + f, all->ones_lo + f, ones, ones);
         } else {
-            memcpy(local, hi, n * (size_t)s.ld * sizeof(T));
-            memcpy(ones, it.sums.ones_hi + f, n * sizeof(T));
+            memcpy(local, hi, n * (size_t)s->ld * sizeof(T));
+            memcpy(ones, all->ones_hi + f, n * sizeof(T));
         }
     }
 }
 
 /* Phase 3: outputs of one query head of one chunk; its first head keeps an open window. */
-static void wave_outputs(const struct tsa_call *call, T *scratch, size_t task)
+static void wave_outputs(const struct context *x, size_t task)
 {
-    const struct tsa_plan *plan = call->plan;
-    const struct wave *wave = wave_of(call);
-    const size_t chunk = task / plan->group, j = wave->c0 + chunk % wave->chunks;
-    const struct item it = item_at(call, wave->items[chunk / wave->chunks]);
-    if (j >= chunk_count(call, &it))
+    const size_t group = x->plan->group, head = task % group;
+    struct wave_chunk c = wave_chunk_at(x->call, task / group);
+    const struct tsa_item *it = &c.kv.item;
+    if (!c.exists)
         return;
-    const struct span span = span_at(call, &it, j);
-    struct sums s;
-    struct window w;
-    wave_chunk_views(call, chunk, &s, &w);
-    s.folded = it.sums.folded || j > 0;
-    if (call->q)
-        outputs(call, scratch, it.b, it.g * plan->group + task % plan->group, 1, &s, &w, true,
-                span.at, span.t, span.n, false, NULL);
-    if (task % plan->group == 0 && !span_is_full(call, &span))
-        window_copy(plan, &it.window, &w, span.at + span.n);
+    if (tsa_call_has_queries(x->call)) {
+        const struct rows r = {it->b, it->g * group + head, c.span.t, c.span.n};
+        outputs(x, &c.sums, &c.window, &(const struct job){r, 1, true, false}, NULL);
+    }
+    if (head == 0 && !tsa_span_is_full(x->call, &c.span))
+        window_copy(x->plan, &c.kv.window, &c.window);
 }
 
 static void prefill_waves(const struct tsa_call *call, const size_t *items, size_t count)
@@ -109,8 +106,8 @@ static void prefill_waves(const struct tsa_call *call, const size_t *items, size
         wave.count = count - first < together ? count - first : together;
         size_t most = 0;
         for (size_t i = 0; i < wave.count; i++) {
-            const struct item it = item_at(call, wave.items[i]);
-            const size_t n = chunk_count(call, &it);
+            const struct kv_head kv = kv_head_at(call, wave.items[i]);
+            const size_t n = tsa_chunk_count(call, &kv.item);
             most = n > most ? n : most;
         }
         for (wave.c0 = 0; wave.c0 < most; wave.c0 += wave.chunks) {

@@ -49,9 +49,8 @@ void tsa_monomials_store(struct tsa_monomials *mono, size_t stored);
 /* Elements of the suffix table, and its filling. */
 size_t tsa_monomials_suffix_count(size_t d, size_t terms);
 void tsa_monomials_fill_suffix(struct tsa_monomials *mono, size_t *suffix);
-/* Multiplicity m!/prod(alpha_i!) of every monomial of a degree, in order. */
-void tsa_multiplicities(size_t d, size_t degree, double *out);
-/* One index tuple i1 <= ... <= im, walked in lexicographic order. */
+/* An index tuple i1 <= ... <= im, walked in lexicographic order; and the multiplicity
+ * m!/prod(alpha_i!) of its monomial. */
 struct tsa_tuple {
     size_t d, degree, index[TSA_MAX_TERMS];
 };
@@ -73,12 +72,12 @@ void *tsa_allocate(const struct tsa_allocator *a, size_t bytes);
 void *tsa_allocate_zeroed(const struct tsa_allocator *a, size_t bytes, void **memory);
 void tsa_release(const struct tsa_allocator *a, void *memory, size_t bytes);
 
-/* -- state layout (state.c) ------------------------------------------------------------------ */
+/* -- states (state.c, state_copy.c) ------------------------------------------------------------ */
 
 /* Where the parts of one kv head of one layer lie, in elements from the start of its section. */
 struct tsa_layout {
-    size_t features, ldv, window, ldk; /* window: positions; ldk: padded */
-    size_t high;                       /* first feature that is also kept as pairs */
+    size_t features, ldv, ldk; /* ldv, ldk: value columns, window positions, padded */
+    size_t high;               /* first feature that is also kept as pairs */
     size_t hi, lo, ones_hi, ones_lo, kt, v;
     size_t hi_pairs,
         ones_pairs;          /* of features high .. features-1, hi and ones_hi rounded to bf16 */
@@ -146,7 +145,7 @@ void tsa_section_copy(size_t elem, size_t d, size_t features, size_t w, void *ds
 
 /* -- scratch of calls (workspace.c) ----------------------------------------------------------- */
 
-/* Can calls with this plan, one of which asks for `bytes`, use ws? TSA_EINVAL if not; NULL is
+/* Can calls with this plan, one of which needs `bytes`, use ws? TSA_EINVAL if not; NULL is
  * right, and means that they allocate. */
 enum tsa_status tsa_workspace_check(const struct tsa_plan *plan, const struct tsa_workspace *ws,
                                     size_t bytes, struct tsa_error *err);
@@ -155,17 +154,13 @@ enum tsa_status tsa_workspace_check(const struct tsa_plan *plan, const struct ts
 void *tsa_scratch_begin(const struct tsa_plan *plan, struct tsa_workspace *ws, size_t bytes);
 void tsa_scratch_end(const struct tsa_plan *plan, struct tsa_workspace *ws, void *scratch,
                      size_t bytes);
-/* What tsa_state_merge and tsa_state_export ask for; SIZE_MAX if it does not fit. */
+/* What tsa_state_merge and tsa_state_export need; SIZE_MAX if it does not fit. */
 size_t tsa_merge_scratch_bytes(const struct tsa_plan *plan);
 
-/* -- scratch of one thread (workspace.c) ------------------------------------------------------- */
+/* -- scratch of one thread (scratch.c) --------------------------------------------------------- */
 
-/* Keys of softmax that start afresh, at absolute positions; and the most tiles of queries that see
- * packed keys together, and of those keys. */
+/* Keys of softmax that start afresh, at absolute positions; part of the arithmetic. */
 #define TSA_SEGMENT_KEYS 4096
-#define TSA_SOFTMAX_TILES 8
-/* Segments of a row whose sums wait in the scratch of a thread. */
-#define TSA_SOFTMAX_PARTS 4
 
 /* Softmax uses the same scratch in another way. Offsets in elements of T. */
 struct tsa_softmax_scratch {
@@ -187,27 +182,29 @@ struct tsa_scratch {
     size_t heads;           /* query heads of one kv head that do so */
     size_t keys;            /* a chunk in whole tiles */
     size_t ld_base, ld_psi; /* rows with lanes = monomials: base, decode's psi */
-    size_t qbase;   /* [heads][queries / tile][1 + mono.rows][tile] or [token rows][ld_base]: packed
-                       queries and their lower monomials */
-    size_t psi;     /* [block][tile], pairs of it, or [token rows][ld_psi] */
-    size_t acc;     /* [heads][queries][ldv], or [heads][queries / tile][dv][tile] if transposed */
-    size_t den;     /* [heads][queries] */
-    size_t weights; /* [chunk][TSA_TILE_TOKENS], or [token rows][chunk] for single tokens */
-    size_t kbase;   /* [keys / tile][1 + mono.rows][tile] */
-    size_t local;   /* [max(block, tile)][ldv]: sums of a chunk so far, or outputs of a tile */
+    /* Folding a window: */
+    size_t psi;   /* [block][tile], pairs of it, or [token rows][ld_psi]: of keys or queries */
+    size_t kbase; /* [keys / tile][1 + mono.rows][tile] */
+    size_t local; /* [max(block, tile)][ldv]: sums of a chunk so far, or outputs of a tile */
     size_t transposed, vt, local_t; /* [tile][block] of phi, [keys / tile][dv][tile] of v,
                                    [ldv][block] of local: only if the plan transposes its updates */
     size_t ones;                    /* [block]: their ones column */
-    size_t psi_pairs;               /* [token rows][ld_psi] */
-    size_t v_pairs;              /* [keys / 2][ldv], or [keys / tile][dv][tile / 2] if transposed */
+    size_t v_pairs; /* [keys / 2][ldv], or [keys / tile][dv][tile / 2] if transposed */
+    size_t fold;    /* end of these; when states are merged, rows of blocks follow there */
+    /* Queries: */
+    size_t qbase;   /* [heads][queries / tile][1 + mono.rows][tile] or [token rows][ld_base]: packed
+                       queries and their lower monomials */
+    size_t acc;     /* [heads][queries][ldv], or [heads][queries / tile][dv][tile] if transposed */
+    size_t den;     /* [heads][queries] */
+    size_t weights; /* [chunk][TSA_TILE_TOKENS], or [token rows][chunk] for single tokens */
+    size_t psi_pairs;            /* [token rows][ld_psi] */
     size_t hi_pairs, ones_pairs; /* [block / 2][ldv], [block / 2] */
     size_t rows;                 /* [queries][max(d, dv)]: rows of another dtype */
+    size_t block_rows;           /* elements of the sums of a block: hi, lo, ones_hi, ones_lo */
     struct tsa_softmax_scratch softmax;
     size_t total; /* elements */
 };
 
-/* Query heads that decode a token together: their chains hide the latency of the fma. */
-#define TSA_TOKEN_ROWS 8
 /* One chunk of a wave: its sums, then the prefix before it, and its window. In elements. */
 struct tsa_wave_chunk {
     size_t sums, ones, kt, v, total;
@@ -216,11 +213,36 @@ struct tsa_wave_chunk {
 /* Sizes from the plan's shape; false if the bytes do not fit. */
 bool tsa_scratch_init(struct tsa_plan *plan);
 
-/* Blocks of features, of which none has features on both sides of plan->high. */
+/* -- what a plan chooses (choices.c) and fills (constants.c) ----------------------------------- */
+
+/* The chunk of a plan with these valid options; sequences of fewer tokens than tsa_direct_tokens()
+ * are cheaper in one window, 0 if the shape is too large. */
+size_t tsa_choose_chunk(const struct tsa_options *options);
+size_t tsa_direct_tokens(const struct tsa_options *options);
+/* lanes, transpose_query and transpose_update: which way round tiles lie. No part of the
+ * arithmetic, since products commute. */
+void tsa_choose_lanes(struct tsa_plan *plan);
+/* compute, high, pair_kernels, pair_degree: which degrees have bf16 operands. */
+void tsa_choose_compute(struct tsa_plan *plan, const struct tsa_options *options);
+/* block and low_block. */
+void tsa_choose_blocks(struct tsa_plan *plan);
+
+/* Features f0 .. f1-1. */
+struct tsa_range {
+    size_t f0, f1;
+};
+/* Blocks of features. None has features on both sides of plan->high. */
 size_t tsa_block_count(const struct tsa_plan *plan);
-void tsa_block_at(const struct tsa_plan *plan, size_t index, size_t *f0, size_t *f1);
+struct tsa_range tsa_block_at(const struct tsa_plan *plan, size_t index);
+
+/* temperature, coef_double, scale, coef, weight, and what follows from them. */
+enum tsa_status tsa_fill_constants(struct tsa_plan *plan, const struct tsa_options *options,
+                                   struct tsa_error *err);
 
 /* -- plan (plan.c) --------------------------------------------------------------------------- */
+
+/* How the team works on items: as is best, or on each long one together, in one way. */
+enum tsa_team_use { TSA_TEAM_AUTO, TSA_TEAM_RELAY, TSA_TEAM_WAVES };
 
 struct tsa_plan {
     size_t d, dv, terms, heads, kv_heads, group, layers, chunk;
@@ -247,17 +269,17 @@ struct tsa_plan {
     enum tsa_compute compute; /* what runs: not TSA_COMPUTE_FASTEST */
     size_t high;              /* first feature whose products have bf16 operands; or mono.total */
     const struct tsa_pair_kernels_f32 *pair_kernels; /* their kernels */
-    uint64_t pair_degree; /* what states of this plan have in header.pair_degree */
-    size_t wave;          /* 0; tests want the whole team on each item: 1 in a relay, 2 and more in
-                            waves of so many chunks */
-    size_t coef_sets;     /* 1 or heads */
-    double *temperature;  /* [heads] */
-    double *coef_double;  /* [coef_sets][terms] */
-    void *scale;          /* T [heads]: (T)(1/a) */
-    void *coef;           /* T [coef_sets][terms] */
-    void *weight;         /* T [coef_sets][F]: (T)(c_m * multiplicity) */
-    double weight_max;    /* largest |weight| */
-    bool unit_weights;    /* two terms, the second with weights of 1: rows of queries are psi */
+    uint64_t pair_degree;       /* what states of this plan have in header.pair_degree */
+    enum tsa_team_use team_use; /* TSA_TEAM_AUTO, except in tests */
+    size_t wave_length;         /* chunks of a wave, or 0: as many as are good */
+    size_t coef_sets;           /* 1 or heads */
+    double *temperature;        /* [heads] */
+    double *coef_double;        /* [coef_sets][terms] */
+    void *scale;                /* T [heads]: (T)(1/a) */
+    void *coef;                 /* T [coef_sets][terms] */
+    void *weight;               /* T [coef_sets][F]: (T)(c_m * multiplicity) */
+    double weight_max;          /* largest |weight| */
+    bool unit_weights; /* two terms, the second with weights of 1: rows of queries are psi */
     double scale_max;
     struct tsa_allocator allocator;
     void (*execute)(void *user, size_t count, void (*function)(void *argument, size_t index),
@@ -271,9 +293,10 @@ struct tsa_plan {
 /* Built instruction sets, best first; NULL past the end. */
 const struct tsa_isa *tsa_isa_at(size_t i);
 bool tsa_isa_usable(const struct tsa_isa *isa);
-/* The products of pairs for plans of a usable instruction set, and whether the CPU has instructions
- * for them. */
-const struct tsa_pair_kernels_f32 *tsa_pair_kernels_for(const struct tsa_isa *isa, bool *hardware);
+/* The pair kernels for plans of a usable instruction set; and those for which the CPU has
+ * instructions, or NULL. */
+const struct tsa_pair_kernels_f32 *tsa_pair_kernels_for(const struct tsa_isa *isa);
+const struct tsa_pair_kernels_f32 *tsa_hardware_pair_kernels(const struct tsa_isa *isa);
 /* NULL name: $TSA_ISA, else the best usable. */
 enum tsa_status tsa_isa_find(const char *name, const struct tsa_isa **isa, struct tsa_error *err);
 

@@ -3,10 +3,7 @@
 #include "config.h"
 
 #include "internal.h"
-
-/* Rows of base[] up to which degrees are stored rather than made again for each block: they are
- * read once per chunk and tile, and should come from L2. */
-#define MOST_STORED 1024
+#include "tuning.h"
 
 void tsa_monomials_store(struct tsa_monomials *mono, size_t stored)
 {
@@ -40,7 +37,7 @@ bool tsa_monomials_init(struct tsa_monomials *mono, size_t d, size_t terms)
     /* Packed rows of q and k, the degree 1, lie there even if no higher degree needs them. */
     mono->lower = lower < d ? d : lower;
     size_t stored = terms > 3 ? terms - 2 : 1;
-    while (stored > 1 && mono->start[stored + 1] - 1 > MOST_STORED)
+    while (stored > 1 && mono->start[stored + 1] - 1 > TSA_MOST_STORED)
         stored--;
     tsa_monomials_store(mono, stored);
     return true;
@@ -101,13 +98,4 @@ double tsa_tuple_multiplicity(const struct tsa_tuple *tuple)
         multiplicity = multiplicity * (j + 1) / run;
     }
     return (double)multiplicity;
-}
-
-void tsa_multiplicities(size_t d, size_t degree, double *out)
-{
-    struct tsa_tuple tuple;
-    tsa_tuple_first(&tuple, d, degree);
-    do {
-        *out++ = tsa_tuple_multiplicity(&tuple);
-    } while (tsa_tuple_next(&tuple));
 }

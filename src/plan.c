@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Plans: options checked once, and the constants that every call needs. */
+/* Plans: options checked once, and what every call needs to know. */
 #include "config.h"
 
 #include "fpenv.h"
 #include "team.h"
 #include "measure.h"
 
-#include <float.h>
-#include <math.h>
 #include <string.h>
 
 /* Larger sizes mean an options struct that nobody initialised. */
@@ -36,78 +34,6 @@ enum tsa_status tsa_options_init(struct tsa_options *options, size_t size)
     memset(options, 0, size);
     memcpy(options, &defaults, size < sizeof defaults ? size : sizeof defaults);
     return TSA_OK;
-}
-
-/* The chunk when the caller leaves it open: a rule on the shape alone, because the chunk is part of
- * the arithmetic. A longer one reads and folds the sums less often, but takes more of its tokens
- * through the window. Measured over the grid of doc/performance.md it is within a few percent of
- * the fastest power of two. */
-static size_t tsa_default_chunk(size_t d, size_t dv, size_t terms)
-{
-    struct tsa_monomials mono;
-    if (!tsa_monomials_init(&mono, d, terms))
-        return 64; /* the plan will be refused */
-    const double sums = (double)mono.total * ((double)dv + 1);
-    if (terms <= 2) /* fewer features than columns of a row: the window costs more than the sums */
-        return 32;
-    /* values that leave much of their last 16 columns empty: sums are then dearer */
-    const bool ragged = 100 * dv < 85 * tsa_round_up(dv, 16);
-    if (ragged && sums >= 2e5 && sums < 1.5e6)
-        return 256;
-    return sums < (ragged ? 3e4 : 1e5) ? 64 : sums < 1.5e6 ? 128 : 512;
-}
-
-/* Longest sequence in one window: it is memory of each state, and of each thread. */
-#define MOST_DIRECT 8192
-
-/* Sequences below so many tokens are cheaper in one window: for a token a window costs half its
- * length times d + dv products, the sums 2 F (dv + 1) and half a chunk. */
-static size_t direct_tokens(size_t d, size_t dv, size_t terms)
-{
-    struct tsa_monomials mono;
-    if (!tsa_monomials_init(&mono, d, terms))
-        return 0;
-    const double tokens = (double)tsa_default_chunk(d, dv, terms) +
-                          4 * (double)mono.total * ((double)dv + 1) / ((double)d + (double)dv);
-    return tokens < MOST_DIRECT ? (size_t)tokens : MOST_DIRECT;
-}
-
-static size_t chosen_chunk(const struct tsa_options *o)
-{
-    if (o->chunk > 0)
-        return o->chunk;
-    if (o->max_tokens > 0 && o->max_tokens < direct_tokens(o->head_dim, o->value_dim, o->terms))
-        return tsa_round_up(o->max_tokens + 1, 64);
-    return tsa_default_chunk(o->head_dim, o->value_dim, o->terms);
-}
-
-/* Features per block of the chunk loop; no part of the arithmetic. In pairs twice as many features
- * and sums of a query take the same place, and accumulators are moved half as often (measured). */
-#define BLOCK ((size_t)96)
-static void choose_block(struct tsa_plan *p)
-{
-    const size_t most = p->high < p->mono.total ? 2 * BLOCK : BLOCK;
-    const size_t features = tsa_round_up(p->mono.total, TSA_ROW_PAD);
-    p->block = features < most ? features : most;
-    p->low_block = p->block < BLOCK ? p->block : BLOCK;
-}
-
-static size_t low_blocks(const struct tsa_plan *plan)
-{
-    return (plan->high + plan->low_block - 1) / plan->low_block;
-}
-
-size_t tsa_block_count(const struct tsa_plan *plan)
-{
-    return low_blocks(plan) + (plan->mono.total - plan->high + plan->block - 1) / plan->block;
-}
-
-void tsa_block_at(const struct tsa_plan *plan, size_t index, size_t *f0, size_t *f1)
-{
-    const size_t low = low_blocks(plan), block = index < low ? plan->low_block : plan->block;
-    const size_t end = index < low ? plan->high : plan->mono.total;
-    *f0 = index < low ? index * block : plan->high + (index - low) * block;
-    *f1 = end - *f0 < block ? end : *f0 + block;
 }
 
 /* -- checks ------------------------------------------------------------------------------- */
@@ -259,43 +185,6 @@ static enum tsa_status too_large(struct tsa_error *err, const struct tsa_plan *p
                     p->kv_heads, p->layers);
 }
 
-/* Which way round tiles lie; no part of the arithmetic, since products commute. Lanes of value
- * columns need no transpose of features, but the last vector may be partly empty; and a single
- * vector per row makes a tile that is bound by its loads. */
-static void choose_lanes(struct tsa_plan *p)
-{
-    p->lanes = p->isa->lanes > 1 ? p->isa->lanes * sizeof(float) / p->elem : 1;
-    const double padded = (double)tsa_round_up(p->dv, p->lanes);
-    p->transpose_update = (double)p->dv < 0.85 * padded;
-    p->transpose_query = p->lanes > 1 && (p->transpose_update || p->dv <= p->lanes);
-}
-
-/* Does rounding the features from `high` on pay? With few of them a long call gains little, and a
- * decoding step loses more to the kernels that it calls (measured; doc/accuracy.md). */
-static bool mixed_is_faster(const struct tsa_plan *p, size_t high)
-{
-    return p->dtype == TSA_F32 && p->chunk % 2 == 0 && p->pair_kernels->fast &&
-           p->mono.total - high >= 96;
-}
-
-/* Which degrees have bf16 operands. */
-static void choose_compute(struct tsa_plan *p, const struct tsa_options *o)
-{
-    p->compute = TSA_COMPUTE_EXACT;
-    p->high = p->mono.total;
-    bool hardware;
-    p->pair_kernels = tsa_pair_kernels_for(p->isa, &hardware);
-    if (o->exact_degrees >= p->terms)
-        return;
-    const size_t high = p->mono.start[o->exact_degrees];
-    if (o->compute == TSA_COMPUTE_MIXED ||
-        (o->compute == TSA_COMPUTE_FASTEST && mixed_is_faster(p, high))) {
-        p->compute = TSA_COMPUTE_MIXED;
-        p->high = high;
-        p->pair_degree = 1 + o->exact_degrees;
-    }
-}
-
 /* Everything but the arrays. */
 static enum tsa_status set_scalars(struct tsa_plan *p, const struct tsa_options *o,
                                    struct tsa_error *err)
@@ -308,7 +197,7 @@ static enum tsa_status set_scalars(struct tsa_plan *p, const struct tsa_options 
     p->kv_heads = o->kv_heads ? o->kv_heads : o->heads;
     p->group = p->heads / p->kv_heads;
     p->layers = o->layers;
-    p->chunk = chosen_chunk(o);
+    p->chunk = tsa_choose_chunk(o);
     p->dtype = o->dtype;
     p->elem = p->dtype == TSA_F32 ? sizeof(float) : sizeof(double);
     p->normalize = o->normalize;
@@ -328,11 +217,11 @@ static enum tsa_status set_scalars(struct tsa_plan *p, const struct tsa_options 
     enum tsa_status status = tsa_isa_find(o->isa, &p->isa, err);
     if (status != TSA_OK)
         return status;
-    choose_lanes(p);
-    choose_compute(p, o);
+    tsa_choose_lanes(p);
+    tsa_choose_compute(p, o);
     tsa_layout_init(&p->layout, p->d, p->dv, p->terms, p->chunk, p->elem, (size_t)p->pair_degree);
     p->state_bytes = tsa_state_bytes_exact(&p->layout, p->elem, p->kv_heads, p->layers);
-    choose_block(p);
+    tsa_choose_blocks(p);
     if (!tsa_scratch_init(p))
         return tsa_fail(err, TSA_EOVERFLOW, "chunk",
                         "the scratch of one thread does not fit in "
@@ -392,109 +281,6 @@ static enum tsa_status too_many_heads(struct tsa_error *err, const struct tsa_pl
                     tsa_number_text(need, bytes, 3), p->heads, p->d, p->terms, p->coef_sets);
 }
 
-/* (T)x, or false if it is not finite in T. */
-static bool store(const struct tsa_plan *p, void *array, size_t i, double x)
-{
-    if (p->dtype == TSA_F64) {
-        ((double *)array)[i] = x;
-        return isfinite(x);
-    }
-    /* Compared first, because C leaves the conversion of a value past float's range undefined. */
-    if (!(fabs(x) <= (double)FLT_MAX))
-        return false;
-    ((float *)array)[i] = (float)x;
-    return true;
-}
-
-static enum tsa_status set_temperatures(struct tsa_plan *p, const struct tsa_options *o,
-                                        struct tsa_error *err)
-{
-    const char *name = o->temperatures ? "temperatures" : "temperature";
-    for (size_t h = 0; h < p->heads; h++) {
-        double a = o->temperatures ? o->temperatures[h] : o->temperature;
-        bool positive = isfinite(a) && a > 0;
-        if (!positive || !store(p, p->scale, h, 1 / a)) {
-            char number[TSA_NUMBER_TEXT];
-            enum tsa_status status =
-                tsa_fail(err, TSA_EINVAL, name, "temperature of head %zu is %s, wanted %s", h,
-                         tsa_number_text(number, a, 6),
-                         positive ? "one whose reciprocal is finite" : "a finite number > 0");
-            if (err && o->temperatures)
-                err->head = (ptrdiff_t)h;
-            return status;
-        }
-        p->temperature[h] = a;
-        p->scale_max = fmax(p->scale_max, 1 / a);
-    }
-    return TSA_OK;
-}
-
-static enum tsa_status bad_coefficient(struct tsa_error *err, const struct tsa_plan *p, size_t set,
-                                       size_t m, double c, const char *wanted)
-{
-    char number[TSA_NUMBER_TEXT];
-    enum tsa_status status =
-        tsa_fail(err, TSA_EINVAL, "coefficients", "coefficients[%zu] (degree %zu) is %s, wanted %s",
-                 set * p->terms + m, m, tsa_number_text(number, c, 6), wanted);
-    if (err) {
-        err->head = p->coef_sets > 1 ? (ptrdiff_t)set : -1;
-        err->column = (ptrdiff_t)m;
-    }
-    return status;
-}
-
-static enum tsa_status set_coefficients(struct tsa_plan *p, const struct tsa_options *o,
-                                        struct tsa_error *err)
-{
-    for (size_t set = 0; set < p->coef_sets; set++) {
-        double factorial = 1;
-        for (size_t m = 0; m < p->terms; m++) {
-            factorial *= m > 1 ? (double)m : 1;
-            size_t i = set * p->terms + m;
-            double c = o->coefficients ? o->coefficients[i] : 1 / factorial;
-            if (!isfinite(c))
-                return bad_coefficient(err, p, set, m, c, "a finite number");
-            if (!store(p, p->coef, i, c))
-                return bad_coefficient(err, p, set, m, c, "one within the range of f32");
-            p->coef_double[i] = c;
-        }
-    }
-    return TSA_OK;
-}
-
-/* The weights of the query's features, and the check of the list against two identities: a
- * degree has binom(d+m-1, m) monomials, whose multiplicities sum to d^m (here modulo 2^64). */
-static enum tsa_status set_weights(struct tsa_plan *p, struct tsa_error *err)
-{
-    uint64_t power = 1;
-    p->unit_weights = p->terms == 2;
-    for (size_t m = 0; m < p->terms; m++, power *= p->d) {
-        struct tsa_tuple tuple;
-        uint64_t sum = 0;
-        size_t f = p->mono.start[m];
-        tsa_tuple_first(&tuple, p->d, m);
-        do {
-            double multiplicity = tsa_tuple_multiplicity(&tuple);
-            sum += (uint64_t)multiplicity;
-            for (size_t set = 0; set < p->coef_sets; set++) {
-                double c = p->coef_double[set * p->terms + m];
-                double weight = c * multiplicity;
-                if (!store(p, p->weight, set * p->mono.total + f, weight))
-                    return bad_coefficient(err, p, set, m, c,
-                                           "one that stays finite times its multiplicity");
-                p->weight_max = fmax(p->weight_max, fabs(weight));
-                p->unit_weights = p->unit_weights && (m == 0 || weight == 1);
-            }
-            f++;
-        } while (tsa_tuple_next(&tuple) && f < p->mono.total);
-        if (f != p->mono.start[m + 1] || sum != power ||
-            p->mono.suffix[m * (p->d + 1) + p->d] != f - p->mono.start[m])
-            return tsa_fail(err, TSA_EOVERFLOW, "head_dim",
-                            "the list of monomials of degree %zu contradicts itself", m);
-    }
-    return TSA_OK;
-}
-
 static enum tsa_status create(const struct tsa_options *o, struct tsa_plan **plan,
                               struct tsa_error *err)
 {
@@ -518,11 +304,7 @@ static enum tsa_status create(const struct tsa_options *o, struct tsa_plan **pla
     p->weight = memory + at.weight;
     memset(p->weight, 0, p->bytes - at.weight);
     tsa_monomials_fill_suffix(&p->mono, (size_t *)(memory + at.suffix));
-    status = set_temperatures(p, o, err);
-    if (status == TSA_OK)
-        status = set_coefficients(p, o, err);
-    if (status == TSA_OK)
-        status = set_weights(p, err);
+    status = tsa_fill_constants(p, o, err);
     if (status != TSA_OK) {
         tsa_plan_destroy(p);
         return status;
@@ -575,7 +357,7 @@ enum tsa_status tsa_plan_measure(const struct tsa_options *options, struct tsa_m
         return status;
     measure->chunk = scalars.chunk;
     measure->state_bytes = scalars.state_bytes;
-    measure->direct_tokens = direct_tokens(o.head_dim, o.value_dim, o.terms);
+    measure->direct_tokens = tsa_direct_tokens(&o);
     measure->compute = tsa_plan_compute(&scalars);
     return tsa_succeed(err);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* States: where their parts lie, whether they fit a plan, and the making and freeing of them. */
+/* States: where their parts lie, whether they fit a plan, making and freeing them, looking at
+ * them. */
 #include "config.h"
 
-#include "fpenv.h"
 #include "internal.h"
 
 #include <errno.h>
@@ -19,7 +19,6 @@ void tsa_layout_init(struct tsa_layout *l, size_t d, size_t dv, size_t terms, si
     size_t ones, rows;
     l->features = tsa_features(d, terms);
     l->ldv = tsa_round_up(dv, TSA_ALIGN / elem);
-    l->window = chunk;
     l->ldk = tsa_round_up(chunk, TSA_ROW_PAD);
     ones = tsa_round_up(l->features, TSA_ROW_PAD) + TSA_ROW_PAD;
     l->hi = 0;
@@ -331,75 +330,7 @@ enum tsa_status tsa_state_reset(const struct tsa_plan *plan, struct tsa_state *s
     return tsa_succeed(err);
 }
 
-/* -- copying, comparing, looking ---------------------------------------------------------- */
-
-/* memcpy of count elements at the same place of two sections whose parts start elsewhere. */
-static void copy_part(size_t elem, void *dst, size_t at, const void *src, size_t from, size_t count)
-{
-    memcpy((char *)dst + at * elem, (const char *)src + from * elem, count * elem);
-}
-
-void tsa_section_copy(size_t elem, size_t d, size_t features, size_t w, void *dst,
-                      const struct tsa_layout *dl, const void *src, const struct tsa_layout *sl)
-{
-    copy_part(elem, dst, dl->hi, src, sl->hi, features * sl->ldv);
-    copy_part(elem, dst, dl->lo, src, sl->lo, features * sl->ldv);
-    copy_part(elem, dst, dl->ones_hi, src, sl->ones_hi, features);
-    copy_part(elem, dst, dl->ones_lo, src, sl->ones_lo, features);
-    if (w > 0) {
-        for (size_t i = 0; i < d; i++)
-            copy_part(elem, dst, dl->kt + i * dl->ldk, src, sl->kt + i * sl->ldk, w);
-        copy_part(elem, dst, dl->v, src, sl->v, w * sl->ldv);
-    }
-}
-
-enum tsa_status tsa_state_copy(const struct tsa_plan *plan, struct tsa_state *dst,
-                               const struct tsa_state *src, struct tsa_error *err)
-{
-    enum tsa_status status = check(plan, dst, USE_OVERWRITE, "dst", err);
-    if (status == TSA_OK)
-        status = check(plan, src, USE_READ, "src", err);
-    if (status != TSA_OK)
-        return status;
-    if (dst == src)
-        return tsa_succeed(err);
-    struct tsa_layout dl, sl;
-    tsa_state_layout(dst, &dl);
-    tsa_state_layout(src, &sl);
-    const struct tsa_fpenv saved = tsa_fpenv_enter();
-    for (size_t layer = 0; layer < plan->layers; layer++) {
-        *tsa_state_layer(dst, layer) = *tsa_state_layer(src, layer);
-        size_t w = tsa_state_window(src, layer);
-        for (size_t g = 0; g < plan->kv_heads; g++)
-            tsa_section_copy(plan->elem, plan->d, plan->mono.total, w,
-                             tsa_state_section(dst, &dl, plan->elem, layer, g), &dl,
-                             tsa_state_section(src, &sl, plan->elem, layer, g), &sl);
-        for (size_t g = 0; g < plan->kv_heads; g++)
-            tsa_state_round(plan, dst, layer, g, 0, 1);
-    }
-    tsa_fpenv_leave(saved);
-    dst->header.fold = plan->chunk;
-    return tsa_succeed(err);
-}
-
-void tsa_state_round(const struct tsa_plan *plan, const struct tsa_state *s, size_t layer,
-                     size_t kv_head, size_t part, size_t parts)
-{
-    struct tsa_layout l;
-    if (s->header.pair_degree == 0)
-        return;
-    tsa_state_layout(s, &l);
-    float *section = tsa_state_section(s, &l, sizeof *section, layer, kv_head);
-    const size_t pairs = (l.features - l.high + 1) / 2, last = l.features - l.high;
-    const size_t p0 = pairs * part / parts, p1 = pairs * (part + 1) / parts;
-    const size_t end = 2 * p1 < last ? 2 * p1 : last, rows = end - 2 * p0;
-    const ptrdiff_t ldv = (ptrdiff_t)l.ldv;
-    plan->pair_kernels->pair_rows(rows, l.ldv, section + l.hi + (l.high + 2 * p0) * l.ldv, ldv,
-                                  section + l.hi_pairs + p0 * l.ldv, ldv);
-    if (part == 0)
-        plan->pair_kernels->pair_cols(1, last, section + l.ones_hi + l.high, 0,
-                                      section + l.ones_pairs, 0);
-}
+/* -- looking --------------------------------------------------------------------------------- */
 
 uint64_t tsa_state_tokens(const struct tsa_state *state, size_t layer)
 {
@@ -413,56 +344,6 @@ size_t tsa_state_window(const struct tsa_state *state, size_t layer)
     if (!state || layer >= state->header.layers)
         return 0;
     return (size_t)tsa_state_layer(state, layer)->window;
-}
-
-/* Are `rows` rows of `width` elements the same bits? */
-static bool same_rows(size_t elem, const void *a, size_t at, size_t lda, const void *b, size_t bt,
-                      size_t ldb, size_t rows, size_t width)
-{
-    for (size_t r = 0; r < rows; r++) {
-        if (memcmp((const char *)a + (at + r * lda) * elem, (const char *)b + (bt + r * ldb) * elem,
-                   width * elem) != 0)
-            return false;
-    }
-    return true;
-}
-
-static bool same_block(const struct tsa_plan *p, size_t w, const void *a,
-                       const struct tsa_layout *la, const void *b, const struct tsa_layout *lb)
-{
-    size_t f = p->mono.total, dv = p->dv, e = p->elem;
-    return same_rows(e, a, la->hi, la->ldv, b, lb->hi, lb->ldv, f, dv) &&
-           same_rows(e, a, la->lo, la->ldv, b, lb->lo, lb->ldv, f, dv) &&
-           same_rows(e, a, la->ones_hi, f, b, lb->ones_hi, f, 1, f) &&
-           same_rows(e, a, la->ones_lo, f, b, lb->ones_lo, f, 1, f) &&
-           same_rows(e, a, la->kt, la->ldk, b, lb->kt, lb->ldk, p->d, w) &&
-           same_rows(e, a, la->v, la->ldv, b, lb->v, lb->ldv, w, dv);
-}
-
-enum tsa_status tsa_state_equal(const struct tsa_plan *plan, const struct tsa_state *a,
-                                const struct tsa_state *b, int *equal, struct tsa_error *err)
-{
-    if (!equal)
-        return tsa_fail(err, TSA_EINVAL, "equal", "equal is NULL");
-    enum tsa_status status = check(plan, a, USE_READ, "a", err);
-    if (status == TSA_OK)
-        status = check(plan, b, USE_READ, "b", err);
-    if (status != TSA_OK)
-        return status;
-    struct tsa_layout la, lb;
-    bool same = true;
-    tsa_state_layout(a, &la);
-    tsa_state_layout(b, &lb);
-    for (size_t layer = 0; layer < plan->layers && same; layer++) {
-        size_t w = tsa_state_window(a, layer);
-        same = tsa_state_tokens(a, layer) == tsa_state_tokens(b, layer) &&
-               w == tsa_state_window(b, layer);
-        for (size_t g = 0; g < plan->kv_heads && same; g++)
-            same = same_block(plan, w, tsa_state_section(a, &la, plan->elem, layer, g), &la,
-                              tsa_state_section(b, &lb, plan->elem, layer, g), &lb);
-    }
-    *equal = same;
-    return tsa_succeed(err);
 }
 
 enum tsa_status tsa_state_view(const struct tsa_plan *plan, const struct tsa_state *state,

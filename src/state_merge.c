@@ -4,85 +4,85 @@
 
 #include "call.h"
 #include "fpenv.h"
+#include "tuning.h"
 
-#include <math.h>
 #include <string.h>
 
-/* Elements of the arrays that folding a window needs. */
-struct scratch_sizes {
-    size_t base, phi, pairs, sums, ones, total;
-};
-
-/* false if they do not fit in size_t. */
-static bool scratch_sizes(const struct tsa_plan *p, struct scratch_sizes *s)
+static const struct tsa_engine *engine_of(const struct tsa_plan *plan)
 {
-    size_t block = tsa_round_up(p->block, TSA_ROW_PAD), sum;
-    s->phi = block * TSA_TILE_TOKENS;
-    s->pairs = 0;
-    if (p->high < p->mono.total &&
-        !tsa_size_mul(TSA_TILE_TOKENS / 2, block + p->layout.ldv, &s->pairs))
-        return false;
-    s->ones = block + TSA_ROW_PAD;
-    return tsa_size_mul(p->mono.rows, p->scratch.keys, &s->base) &&
-           tsa_size_mul(block, p->layout.ldv, &s->sums) && tsa_size_mul(s->sums, 3, &sum) &&
-           tsa_size_add(sum, 3 * s->ones + s->phi, &sum) && tsa_size_add(sum, s->pairs, &sum) &&
-           tsa_size_add(sum, s->base, &s->total);
+    return plan->dtype == TSA_F64 ? &tsa_engine_f64 : &tsa_engine_f32;
 }
 
-/* Many states on their way into one. */
-struct reduction {
-    const struct tsa_plan *plan;
-    struct tsa_state *dst;
-    const struct tsa_state *const *states;
-    size_t count;
-    struct scratch_sizes sizes;
-    size_t blocks; /* of features */
-    char *scratch; /* of threads, */
-    size_t stride; /* so many bytes each */
-};
-/* Features f0..f1-1 of one kv head. */
-struct range {
-    size_t layer, kv_head, f0, f1;
-};
+/* -- sections, and rows of their sums ---------------------------------------------------------- */
 
-/* Of a tree over n >= 2. */
-static size_t left_part(size_t n)
+static struct tsa_section section_of(const struct tsa_plan *p, const struct tsa_state *s,
+                                     size_t layer, size_t kv_head)
 {
-    size_t part = 1;
-    while (part < n - part)
-        part *= 2;
-    return part;
+    struct tsa_section section = {.window = tsa_state_window(s, layer)};
+    tsa_state_layout(s, &section.layout);
+    section.data = tsa_state_section(s, &section.layout, p->elem, layer, kv_head);
+    return section;
 }
 
-static size_t first_with_tokens(const struct reduction *r, size_t from, size_t to, size_t layer)
+/* Rows of a section from feature f0 on. */
+static struct tsa_rows section_rows(const struct tsa_plan *p, const struct tsa_section *s,
+                                    size_t f0)
 {
-    while (from < to && tsa_state_layer(r->states[from], layer)->tokens == 0)
-        from++;
-    return from;
+    const struct tsa_layout *l = &s->layout;
+    char *data = s->data;
+    return (struct tsa_rows){
+        data + (l->hi + f0 * l->ldv) * p->elem, data + (l->lo + f0 * l->ldv) * p->elem,
+        data + (l->ones_hi + f0) * p->elem, data + (l->ones_lo + f0) * p->elem};
 }
 
-/* Only f32 plans have any. */
-#define TSA_PAIR_KERNELS_OF(p) ((const struct TSA_PAIR_KERNELS *)(const void *)(p)->pair_kernels)
-
-#define T float
-#define TSA_KERNELS tsa_kernels_f32
-#define TSA_PAIR_KERNELS tsa_pair_kernels_f32
-#define TSA_TABLE f32
-#define TSA_NAME(x) x##_f32
-#include "state_merge_tmpl.h"
-
-#define T double
-#define TSA_KERNELS tsa_kernels_f64
-#define TSA_PAIR_KERNELS tsa_pair_kernels_f64
-#define TSA_TABLE f64
-#define TSA_NAME(x) x##_f64
-#include "state_merge_tmpl.h"
-
-size_t tsa_merge_scratch_bytes(const struct tsa_plan *plan)
+/* Those of a block of features in scratch, behind what a fold needs and `level` others. */
+static struct tsa_rows scratch_rows(const struct tsa_plan *p, char *scratch, size_t level)
 {
-    struct scratch_sizes s;
-    size_t bytes;
-    return scratch_sizes(plan, &s) && tsa_size_mul(s.total, plan->elem, &bytes) ? bytes : SIZE_MAX;
+    const struct tsa_scratch *r = &p->scratch;
+    char *hi = scratch + (r->fold + level * r->block_rows) * p->elem;
+    char *lo = hi + p->block * p->layout.ldv * p->elem, *ones = lo + (lo - hi);
+    return (struct tsa_rows){hi, lo, ones, ones + tsa_round_up(p->block, TSA_ROW_PAD) * p->elem};
+}
+
+static void copy_rows(const struct tsa_plan *p, size_t count, const struct tsa_rows *to,
+                      const struct tsa_rows *from)
+{
+    memcpy(to->hi, from->hi, count * p->layout.ldv * p->elem);
+    memcpy(to->lo, from->lo, count * p->layout.ldv * p->elem);
+    memcpy(to->ones_hi, from->ones_hi, count * p->elem);
+    memcpy(to->ones_lo, from->ones_lo, count * p->elem);
+}
+
+/* Features f of a section with its open window folded in: its own rows if none is open,
+ * else a copy in scratch, where engine->open_window has been. */
+static struct tsa_rows folded_rows(const struct tsa_plan *p, const struct tsa_section *s,
+                                   struct tsa_range f, char *scratch)
+{
+    const struct tsa_rows own = section_rows(p, s, f.f0);
+    if (s->window == 0)
+        return own;
+    const struct tsa_rows rows = scratch_rows(p, scratch, 0);
+    copy_rows(p, f.f1 - f.f0, &rows, &own);
+    engine_of(p)->fold_open_window(p, s, &rows, f, scratch);
+    return rows;
+}
+
+/* -- two states -------------------------------------------------------------------------------- */
+
+/* Add src's history to the sums of dst; they may be the same section. scratch may be NULL if no
+ * window of src is open. */
+static void merge_section(const struct tsa_plan *p, const struct tsa_section *dst,
+                          const struct tsa_section *src, char *scratch)
+{
+    const struct tsa_engine *engine = engine_of(p);
+    if (src->window > 0)
+        engine->open_window(p, src, scratch);
+    for (size_t i = 0; i < tsa_block_count(p); i++) {
+        const struct tsa_range f = tsa_block_at(p, i);
+        const struct tsa_rows to = section_rows(p, dst, f.f0);
+        const struct tsa_rows from = folded_rows(p, src, f, scratch);
+        engine->merge_rows(p, f.f1 - f.f0, &to, &from);
+    }
 }
 
 static enum tsa_status no_scratch(struct tsa_error *err, size_t bytes)
@@ -92,22 +92,19 @@ static enum tsa_status no_scratch(struct tsa_error *err, size_t bytes)
 
 /* One layer of tsa_state_merge. */
 static void merge_layer(const struct tsa_plan *p, struct tsa_state *dst,
-                        const struct tsa_layout *dl, const struct tsa_state *src,
-                        const struct tsa_layout *sl, size_t layer, void *scratch)
+                        const struct tsa_state *src, size_t layer, char *scratch)
 {
     struct tsa_layer_header *to = tsa_state_layer(dst, layer);
     const struct tsa_layer_header from = *tsa_state_layer(src, layer);
     if (from.tokens == 0)
         return;
     for (size_t g = 0; g < p->kv_heads; g++) {
-        void *a = tsa_state_section(dst, dl, p->elem, layer, g);
-        const void *b = tsa_state_section(src, sl, p->elem, layer, g);
+        const struct tsa_section a = section_of(p, dst, layer, g), b = section_of(p, src, layer, g);
         if (to->tokens == 0)
-            tsa_section_copy(p->elem, p->d, p->mono.total, (size_t)from.window, a, dl, b, sl);
-        else if (p->dtype == TSA_F32)
-            merge_section_f32(p, a, dl, b, sl, (size_t)from.window, scratch);
+            tsa_section_copy(p->elem, p->d, p->mono.total, b.window, a.data, &a.layout, b.data,
+                             &b.layout);
         else
-            merge_section_f64(p, a, dl, b, sl, (size_t)from.window, scratch);
+            merge_section(p, &a, &b, scratch);
         tsa_state_round(p, dst, layer, g, 0, 1);
     }
     if (to->tokens == 0)
@@ -141,12 +138,9 @@ enum tsa_status tsa_state_merge(const struct tsa_plan *plan, struct tsa_state *d
     if (fold && !scratch)
         return no_scratch(err, bytes);
 
-    struct tsa_layout dl, sl;
-    tsa_state_layout(dst, &dl);
-    tsa_state_layout(src, &sl);
     struct tsa_fpenv saved = tsa_fpenv_enter();
     for (size_t layer = 0; layer < plan->layers; layer++)
-        merge_layer(plan, dst, &dl, src, &sl, layer, scratch);
+        merge_layer(plan, dst, src, layer, scratch);
     tsa_fpenv_leave(saved);
     dst->header.fold = plan->chunk;
     if (scratch)
@@ -154,18 +148,86 @@ enum tsa_status tsa_state_merge(const struct tsa_plan *plan, struct tsa_state *d
     return tsa_succeed(err);
 }
 
+/* -- many states ------------------------------------------------------------------------------- */
+
+/* Many states on their way into one. */
+struct reduction {
+    const struct tsa_plan *plan;
+    struct tsa_state *dst;
+    const struct tsa_state *const *states;
+    size_t count;
+    size_t blocks; /* of features */
+    char *scratch; /* of threads, */
+    size_t stride; /* so many bytes each */
+};
+/* What a thread reduces: features f of one kv head; and its scratch. */
+struct part {
+    size_t layer, kv_head;
+    struct tsa_range f;
+    char *scratch;
+};
+
+/* Of a tree over n >= 2. */
+static size_t left_part(size_t n)
+{
+    size_t part = 1;
+    while (part < n - part)
+        part *= 2;
+    return part;
+}
+
+static size_t first_with_tokens(const struct reduction *r, size_t from, size_t to, size_t layer)
+{
+    while (from < to && tsa_state_layer(r->states[from], layer)->tokens == 0)
+        from++;
+    return from;
+}
+
+/* The part of states from .. to-1 together becomes the rows of `level`; those of higher levels are
+ * used. The left part of the tree has the largest power of two of states that leaves some. */
+static void reduce_rows(const struct reduction *r, const struct part *at, size_t from, size_t to,
+                        size_t level)
+{
+    const struct tsa_plan *p = r->plan;
+    const struct tsa_engine *engine = engine_of(p);
+    const struct tsa_rows rows = scratch_rows(p, at->scratch, level);
+    const size_t count = at->f.f1 - at->f.f0;
+    if (to - from == 1) {
+        const struct tsa_section s = section_of(p, r->states[from], at->layer, at->kv_head);
+        const struct tsa_rows own = section_rows(p, &s, at->f.f0);
+        copy_rows(p, count, &rows, &own);
+        return;
+    }
+    const size_t middle = from + left_part(to - from);
+    const size_t right = first_with_tokens(r, middle, to, at->layer);
+    if (right == to || first_with_tokens(r, from, middle, at->layer) == middle) {
+        const bool left = right == to;
+        reduce_rows(r, at, left ? from : middle, left ? middle : to, level);
+        return;
+    }
+    reduce_rows(r, at, from, middle, level);
+    reduce_rows(r, at, middle, to, level + 1);
+    const struct tsa_rows more = scratch_rows(p, at->scratch, level + 1);
+    /* its window is the one that is still open in the right part */
+    const struct tsa_section s = section_of(p, r->states[right], at->layer, at->kv_head);
+    if (s.window > 0) {
+        engine->open_window(p, &s, at->scratch);
+        engine->fold_open_window(p, &s, &more, at->f, at->scratch);
+    }
+    engine->merge_rows(p, count, &rows, &more);
+}
+
 static void reduce_task(const void *argument, size_t thread, size_t index)
 {
     const struct reduction *r = argument;
     const struct tsa_plan *p = r->plan;
     const size_t head = index / r->blocks;
-    struct range at = {head / p->kv_heads, head % p->kv_heads, 0, 0};
-    tsa_block_at(p, index % r->blocks, &at.f0, &at.f1);
-    void *scratch = r->scratch + thread * r->stride;
-    if (p->dtype == TSA_F32)
-        reduce_range_f32(r, scratch, &at);
-    else
-        reduce_range_f64(r, scratch, &at);
+    const struct part at = {head / p->kv_heads, head % p->kv_heads,
+                            tsa_block_at(p, index % r->blocks), r->scratch + thread * r->stride};
+    reduce_rows(r, &at, 0, r->count, 0);
+    const struct tsa_section s = section_of(p, r->dst, at.layer, at.kv_head);
+    const struct tsa_rows rows = scratch_rows(p, at.scratch, 0), to = section_rows(p, &s, at.f.f0);
+    copy_rows(p, at.f.f1 - at.f.f0, &to, &rows);
 }
 
 /* The window that stays open, and the counts: after the sums, for dst may be one of the states. */
@@ -179,14 +241,12 @@ static void reduce_windows(const struct reduction *r, size_t layer)
         total.tokens += tsa_state_layer(r->states[i], layer)->tokens;
     if (first < r->count) {
         const struct tsa_state *s = r->states[first];
-        struct tsa_layout dl, sl;
-        tsa_state_layout(r->dst, &dl);
-        tsa_state_layout(s, &sl);
         total.window = tsa_state_layer(s, layer)->window;
-        for (size_t g = 0; s != r->dst && g < p->kv_heads; g++)
-            tsa_section_copy(p->elem, p->d, 0, (size_t)total.window,
-                             tsa_state_section(r->dst, &dl, p->elem, layer, g), &dl,
-                             tsa_state_section(s, &sl, p->elem, layer, g), &sl);
+        for (size_t g = 0; s != r->dst && g < p->kv_heads; g++) {
+            const struct tsa_section a = section_of(p, r->dst, layer, g);
+            const struct tsa_section b = section_of(p, s, layer, g);
+            tsa_section_copy(p->elem, p->d, 0, b.window, a.data, &a.layout, b.data, &b.layout);
+        }
     }
     *to = total;
 }
@@ -236,9 +296,8 @@ enum tsa_status tsa_state_reduce(const struct tsa_plan *plan, struct tsa_state *
     if ((double)plan->state_bytes * (double)count < TSA_SPLIT_BYTES / 2)
         team.threads = 1;
     const size_t shares = (1 + team.threads) * sizeof *team.shares;
-    if (!scratch_sizes(plan, &r.sizes) ||
-        !tsa_size_mul(2 * (r.sizes.sums + r.sizes.ones), levels, &elements) ||
-        !tsa_size_add(elements, r.sizes.total + TSA_ALIGN, &elements) ||
+    if (!tsa_size_mul(plan->scratch.block_rows, levels, &elements) ||
+        !tsa_size_add(elements, plan->scratch.fold + TSA_ALIGN, &elements) ||
         !tsa_size_mul(tsa_round_up(elements, TSA_ALIGN), plan->elem, &r.stride) ||
         !tsa_size_mul(r.stride, team.threads, &bytes) || !tsa_size_add(bytes, shares, &bytes))
         return no_scratch(err, SIZE_MAX);
@@ -260,16 +319,28 @@ enum tsa_status tsa_state_reduce(const struct tsa_plan *plan, struct tsa_state *
     return tsa_succeed(err);
 }
 
-static enum tsa_status check_export(const struct tsa_plan *p, const struct tsa_state *state,
-                                    size_t layer, size_t kv_head, size_t degree,
-                                    enum tsa_basis basis, const double *out, ptrdiff_t stride,
-                                    struct tsa_error *err)
+/* -- export ------------------------------------------------------------------------------------ */
+
+/* The sums of a degree, window folded in, to rows of `out`; in the symmetric basis if tuple, the
+ * first of the degree, is not NULL. */
+static void export_degree(const struct tsa_plan *p, const struct tsa_section *s, size_t degree,
+                          struct tsa_tuple *tuple, char *scratch, double *out, ptrdiff_t stride)
 {
-    enum tsa_status status = tsa_state_check(p, state, false, "state", TSA_NO_SEQUENCE, err);
-    if (status == TSA_OK)
-        status = tsa_check_section(p, layer, kv_head, err);
-    if (status != TSA_OK)
-        return status;
+    const size_t start = p->mono.start[degree], end = p->mono.start[degree + 1];
+    if (s->window > 0)
+        engine_of(p)->open_window(p, s, scratch);
+    for (struct tsa_range f = {start, start}; f.f1 < end; f.f0 = f.f1) {
+        f.f1 = end - f.f0 < p->block ? end : f.f0 + p->block;
+        const struct tsa_rows rows = folded_rows(p, s, f, scratch);
+        engine_of(p)->export_rows(p, f.f1 - f.f0, &rows, tuple,
+                                  out + (ptrdiff_t)(f.f0 - start) * stride, stride);
+    }
+}
+
+static enum tsa_status check_export(const struct tsa_plan *p, size_t degree, enum tsa_basis basis,
+                                    const double *out, ptrdiff_t stride, struct tsa_error *err)
+{
+    enum tsa_status status;
     if (degree >= p->terms) {
         status = tsa_fail(err, TSA_EINVAL, "degree", "degree is %zu, the plan has 0 to %zu", degree,
                           p->terms - 1);
@@ -295,29 +366,27 @@ enum tsa_status tsa_state_export(const struct tsa_plan *plan, const struct tsa_s
                                  size_t layer, size_t kv_head, size_t degree, enum tsa_basis basis,
                                  double *out, ptrdiff_t stride, struct tsa_error *err)
 {
-    enum tsa_status status =
-        check_export(plan, state, layer, kv_head, degree, basis, out, stride, err);
+    enum tsa_status status = tsa_state_check(plan, state, false, "state", TSA_NO_SEQUENCE, err);
+    if (status == TSA_OK)
+        status = tsa_check_section(plan, layer, kv_head, err);
+    if (status == TSA_OK)
+        status = check_export(plan, degree, basis, out, stride, err);
     if (status != TSA_OK)
         return status;
 
-    size_t w = tsa_state_window(state, layer), bytes = tsa_merge_scratch_bytes(plan);
-    void *scratch = w > 0 ? tsa_scratch_begin(plan, NULL, bytes) : NULL;
-    if (w > 0 && !scratch)
+    const struct tsa_section section = section_of(plan, state, layer, kv_head);
+    const size_t bytes = tsa_merge_scratch_bytes(plan);
+    void *scratch = section.window > 0 ? tsa_scratch_begin(plan, NULL, bytes) : NULL;
+    if (section.window > 0 && !scratch)
         return no_scratch(err, bytes);
 
-    struct tsa_layout l;
     struct tsa_tuple first, *tuple = NULL;
     if (basis == TSA_BASIS_SYMMETRIC) {
         tuple = &first;
         tsa_tuple_first(tuple, plan->d, degree);
     }
-    tsa_state_layout(state, &l);
-    const void *section = tsa_state_section(state, &l, plan->elem, layer, kv_head);
-    struct tsa_fpenv saved = tsa_fpenv_enter();
-    if (plan->dtype == TSA_F32)
-        export_section_f32(plan, section, &l, w, degree, tuple, scratch, out, stride);
-    else
-        export_section_f64(plan, section, &l, w, degree, tuple, scratch, out, stride);
+    const struct tsa_fpenv saved = tsa_fpenv_enter();
+    export_degree(plan, &section, degree, tuple, scratch, out, stride);
     tsa_fpenv_leave(saved);
     if (scratch)
         tsa_scratch_end(plan, NULL, scratch, bytes);

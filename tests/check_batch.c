@@ -22,7 +22,7 @@ static void desk_begin(struct desk *d, enum tsa_dtype dtype)
                                 2,           SEQUENCES, TOKENS, dtype, TSA_NORMALIZE_L2,
                                 COEF_TAYLOR, TEMP_TWO};
     problem_make(&d->p, &shape, 77);
-    run_begin(&d->r, &d->p, NULL, 1, 0);
+    run_begin(&d->r, &d->p, NULL, 1, WAY_AUTO);
 }
 
 static void desk_end(struct desk *d)
@@ -266,7 +266,7 @@ START_TEST(padded_slots)
     struct desk d;
     struct run alone;
     desk_begin(&d, _i == 0 ? TSA_F32 : TSA_F64);
-    run_begin(&alone, &d.p, NULL, 1, 0);
+    run_begin(&alone, &d.p, NULL, 1, WAY_AUTO);
     one_by_one(&alone, &d.p);
     struct tsa_batch batch = whole(&d);
     batch.count = LISTED;
@@ -309,7 +309,7 @@ START_TEST(packed_slots)
     struct desk d;
     struct run alone;
     desk_begin(&d, _i == 0 ? TSA_F32 : TSA_F64);
-    run_begin(&alone, &d.p, NULL, 1, 0);
+    run_begin(&alone, &d.p, NULL, 1, WAY_AUTO);
     one_by_one(&alone, &d.p);
     const struct shape *s = &d.p.shape;
     const struct tsa_tensor *from[] = {&d.p.q, &d.p.k, &d.p.v};
@@ -432,7 +432,7 @@ START_TEST(values_in_slots)
     static const int64_t padded[LISTED] = {7, 3, 5};
     struct desk d;
     problem_make(&d.p, &shape, 78);
-    run_begin(&d.r, &d.p, NULL, wide ? 3 : 1, 0);
+    run_begin(&d.r, &d.p, NULL, wide ? 3 : 1, WAY_AUTO);
     struct tsa_batch batch = whole(&d);
     batch.tokens = 3;
     ok(tsa_absorb(d.r.plan, &batch, NULL, &d.err), &d.err);

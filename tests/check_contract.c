@@ -29,12 +29,12 @@ START_TEST(cutting)
     const char *isa;
     for (size_t i = 0; (isa = usable_isa(i)) != NULL; i++) {
         struct run whole, r;
-        run_begin(&whole, &p, isa, 1, 0);
+        run_begin(&whole, &p, isa, 1, WAY_AUTO);
         feed_by_rung(&whole, 0);
         for (size_t rung = 1; rung < RUNGS; rung++) {
             if ((i > 0 || quick()) && rung % 3 != (i + (size_t)_i) % 3)
                 continue; /* all of them with the best one */
-            run_begin(&r, &p, isa, 1, 0);
+            run_begin(&r, &p, isa, 1, WAY_AUTO);
             feed_by_rung(&r, rung);
             assert_same_states(&r, &whole);
             run_end(&r);
@@ -52,9 +52,9 @@ START_TEST(threads)
     contract_problem(&p, _i);
     const char *isa;
     for (size_t i = 0; (isa = usable_isa(i)) != NULL; i++)
-        for (size_t wave = 0; wave < 4; wave++) /* all with the best one, one with the others */
-            if (i == 0 ? !quick() || wave != (size_t)_i % 4 : wave == ((size_t)_i + i) % 4)
-                check_team(&p, isa, team[(wave + i + (size_t)_i) % 4], wave);
+        for (size_t way = 0; way < WAYS; way++) /* all with the best one, one with the others */
+            if (i == 0 ? !quick() || way != (size_t)_i % WAYS : way == ((size_t)_i + i) % WAYS)
+                check_team(&p, isa, team[(way + i + (size_t)_i) % 4], (enum way)way);
     problem_free(&p);
 }
 END_TEST
@@ -73,7 +73,10 @@ START_TEST(uneven)
     const size_t step = 11, together = s.tokens - (s.batch - 1) * step;
     for (int team = 1; team <= 5; team += 2) {
         struct run r;
-        run_begin(&r, &p, NULL, team, (size_t)team - 1);
+        run_begin(&r, &p, NULL, team,
+                  team == 1   ? WAY_AUTO
+                  : team == 3 ? WAY_WAVES_OF_2
+                              : WAY_WAVES_OF_3);
         for (size_t b = 1; b < s.batch; b++)
             feed(&r, PREFILL, b, b + 1, 0, step * b);
         struct tsa_tensor x[4] = {p.q, p.k, p.v, r.out};
@@ -123,7 +126,7 @@ START_TEST(decode_columns)
     problem_solve(&p);
     for (int team = 1; team <= 8; team += team < 3 ? 1 : 5) {
         struct run r;
-        run_begin(&r, &p, NULL, team, 0);
+        run_begin(&r, &p, NULL, team, WAY_AUTO);
         feed(&r, DECODE, 0, 1, 0, s.tokens);
         check_run(&r, "decode of a large state");
         run_end(&r);

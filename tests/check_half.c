@@ -279,7 +279,7 @@ START_TEST(teams)
     for (int i = 0; i < 4; i++) {
         const enum tsa_dtype type = i % 2 ? TSA_F16 : TSA_BF16, all[4] = {type, type, type, type};
         struct tsa_plan *plan = task_plan(&one, TSA_F32, NULL, 3);
-        plan->wave = 1 + (size_t)i / 2;
+        set_way(plan, i < 2 ? WAY_RELAY : WAY_WAVES_OF_2);
         compare(&one, plan, PREFILL, all, &rng);
         tsa_plan_destroy(plan);
         plan = task_plan(&large, i / 2 ? TSA_F64 : TSA_F32, NULL, 3);

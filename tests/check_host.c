@@ -339,7 +339,7 @@ START_TEST(strange_modes)
             enum tsa_status status = tsa_plan_create(&o, &plan, &err);
             ck_assert_uint_eq(get_mode(), mode);
             if (_i / 4 == 1)
-                plan->wave = 2;
+                set_way(plan, WAY_WAVES_OF_2);
             struct tsa_state *st[2];
             for (int b = 0; b < 2 && status == TSA_OK; b++)
                 status = tsa_state_create(plan, &st[b], &err);

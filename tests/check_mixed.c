@@ -27,7 +27,7 @@ START_TEST(tables)
                 continue;
             for (int verb = PREFILL; verb <= DECODE; verb++) {
                 struct run r;
-                run_begin(&r, &p, tsa_isa_at(i)->name, 1, 0);
+                run_begin(&r, &p, tsa_isa_at(i)->name, 1, WAY_AUTO);
                 r.plan->pair_kernels = pairs;
                 feed(&r, (enum verb)verb, 0, p.shape.batch, 0, p.shape.tokens);
                 check_run(&r, pairs->name);
@@ -139,7 +139,7 @@ START_TEST(constants)
         problem_make(&p, &s, 71);
         problem_mix(&p, (unsigned)_i);
         fill_values(&p, values[i]);
-        run_begin(&r, &p, NULL, 1, 0);
+        run_begin(&r, &p, NULL, 1, WAY_AUTO);
         feed_pieces(&r, PREFILL, 23);
         assert_value(&r, values[i], "prefill");
         feed(&r, DECODE, 0, s.batch, 0, s.tokens);
@@ -168,7 +168,7 @@ START_TEST(threes)
     problem_mix(&p, (unsigned)_i);
     fill_values(&p, 3);
     memset(p.k.data, 0, s.tokens * sizeof(float));
-    run_begin(&r, &p, NULL, 1, 0);
+    run_begin(&r, &p, NULL, 1, WAY_AUTO);
     feed(&r, PREFILL, 0, 1, 0, s.tokens);
     for (size_t t = 0; t < s.tokens; t++) {
         const float got = ((float *)r.o)[t];
@@ -194,7 +194,7 @@ START_TEST(definition)
     double beyond = 0;
     problem_make(&p, s, 80 + (uint64_t)_i);
     problem_mix(&p, (unsigned)_i % 3);
-    run_begin(&r, &p, NULL, 1, 0);
+    run_begin(&r, &p, NULL, 1, WAY_AUTO);
     feed(&r, PREFILL, 0, 1, 0, s->tokens);
     struct model plain = p.model;
     plain.high = plain.features;

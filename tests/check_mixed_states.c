@@ -26,7 +26,7 @@ START_TEST(decode_columns)
     struct model first = p.model;
     struct tsa_plan *plan = problem_plan(&p, NULL, 2);
     problem_mix(&p, 1);
-    run_begin(&r, &p, NULL, 5, 0);
+    run_begin(&r, &p, NULL, 5, WAY_AUTO);
     struct model_head **head = heads_new(&p.model);
     float *want = make_zeros(p.o_count, TSA_F32), *row = make_zeros(s.dv, TSA_F32);
     for (size_t t = 0; t < cut; t++) {
@@ -115,7 +115,7 @@ START_TEST(fewer_terms)
     struct run r;
     problem_make(&whole, &s, 67);
     problem_mix(&whole, (unsigned)_i);
-    run_begin(&r, &whole, NULL, 1, 0);
+    run_begin(&r, &whole, NULL, 1, WAY_AUTO);
     feed_pieces(&r, PREFILL, 19);
     for (s.terms = 1; s.terms < most; s.terms++)
         for (unsigned exact = 0; exact <= s.terms; exact++) {
@@ -191,7 +191,7 @@ START_TEST(overflowed_partner)
         put(whole.k.data, TSA_F32, t, 6e11), put(p.k.data, TSA_F32, t, 6e11);
         put(p.q.data, TSA_F32, t, 1e-12);
     }
-    run_begin(&r, &whole, NULL, 1, 0);
+    run_begin(&r, &whole, NULL, 1, WAY_AUTO);
     feed(&r, ABSORB, 0, 1, 0, s.tokens);
     ok(tsa_state_view(r.plan, r.states[0], 0, 0, &view, &err), &err);
     ck_assert(isnan(get(view.ones_hi, TSA_F32, 3)) && isfinite(get(view.ones_hi, TSA_F32, 2)));
@@ -233,7 +233,7 @@ START_TEST(ragged)
     struct model_head **head[STATES];
     for (size_t b = 0; b < STATES; b++)
         head[b] = heads_new(&p.model);
-    run_begin(&r, &p, NULL, 1 + 2 * _i, 0);
+    run_begin(&r, &p, NULL, 1 + 2 * _i, WAY_AUTO);
     memset(r.o, 0, p.o_count * sizeof(float));
     const struct tsa_tensor *q = &p.q, *k = &p.k, *v = &p.v, *o = &r.out;
     for (int call = 0; call < 5; call++) {

@@ -29,7 +29,7 @@ struct batch {
     void *o;                                 /* [heads][rows][dv] */
 };
 
-static struct tsa_plan *plan_of(const struct problem *p, int threads, size_t wave, unsigned flags)
+static struct tsa_plan *plan_of(const struct problem *p, int threads, enum way way, unsigned flags)
 {
     struct tsa_options options;
     problem_options(p, &options);
@@ -40,8 +40,7 @@ static struct tsa_plan *plan_of(const struct problem *p, int threads, size_t wav
     struct tsa_plan *plan = make_plan(&options);
     ck_assert_int_eq(tsa_plan_threads(plan), threads);
     assert_team(threads);
-    if (wave > 0) /* 2: waves of two chunks; 1: none, so steps of the team */
-        plan->wave = wave;
+    set_way(plan, way);
     return plan;
 }
 
@@ -302,13 +301,13 @@ static void run_all(const struct batch *x, size_t sizes)
     static const int teams[] = {1, 4, 8, 16, 3};
     int round = 0;
     for (size_t i = 0; i < (quick() ? 2 : sizes); i++)
-        for (size_t wave = 0; wave < 3; wave++) {
-            if (teams[i] == 1 && wave > 0)
+        for (int way = 0; way < WAY_WAVES_OF_3; way++) {
+            if (teams[i] == 1 && way != WAY_AUTO)
                 continue;
-            struct tsa_plan *plan = plan_of(&x->p, teams[i], wave, 0);
+            struct tsa_plan *plan = plan_of(&x->p, teams[i], (enum way)way, 0);
             struct tsa_workspace *ws = NULL;
             struct tsa_error err;
-            if (wave != 1)
+            if (way != WAY_RELAY)
                 ok(tsa_workspace_create(plan, 0, &ws, &err), &err);
             for (int kind = 0; kind < 2; kind++, round++)
                 run(x, plan, ws, (enum kind)kind, (uint64_t)round, round, x->p.shape.dtype);
@@ -434,14 +433,14 @@ START_TEST(other_ways)
     struct batch x;
     mixed_lengths(&x, s.chunk);
     batch_begin(&x, &s, 2400);
-    for (size_t wave = 0; wave < 3; wave++) {
-        struct tsa_plan *plan = plan_of(&x.p, 3, wave, TSA_SKIP_INPUT_CHECK);
+    for (int way = 0; way < WAY_WAVES_OF_3; way++) {
+        struct tsa_plan *plan = plan_of(&x.p, 3, (enum way)way, TSA_SKIP_INPUT_CHECK);
         for (int kind = 0; kind < 2; kind++)
-            run(&x, plan, NULL, (enum kind)kind, wave, kind, s.dtype);
+            run(&x, plan, NULL, (enum kind)kind, (uint64_t)way, kind, s.dtype);
         tsa_plan_destroy(plan);
-        plan = plan_of(&x.p, 3, wave, 0);
+        plan = plan_of(&x.p, 3, (enum way)way, 0);
         for (int kind = 0; kind < 2; kind++)
-            run(&x, plan, NULL, (enum kind)kind, wave, kind, TSA_F64);
+            run(&x, plan, NULL, (enum kind)kind, (uint64_t)way, kind, TSA_F64);
         tsa_plan_destroy(plan);
     }
     batch_end(&x);

@@ -405,10 +405,10 @@ START_TEST(executors)
         tsa_plan_destroy(plan);
     }
     /* a workspace for fewer threads; forced waves and steps */
-    for (size_t wave = 1; wave < 3; wave++) {
+    for (int way = WAY_RELAY; way < WAY_WAVES_OF_3; way++) {
         struct tsa_plan *plan = host_plan(&x.p, &host, 8);
         struct tsa_workspace *ws;
-        plan->wave = wave;
+        set_way(plan, (enum way)way);
         ok(tsa_workspace_create(plan, 2, &ws, &err), &err);
         host.most = 2;
         ck_assert_int_eq(play(&x, plan, &r, ws, PREFILL, REDUCE), 0);
@@ -511,7 +511,7 @@ START_TEST(teams)
         struct tsa_plan *plan = problem_plan(&x.p, NULL, team);
         struct tsa_workspace *ws = NULL;
         assert_team(team);
-        plan->wave = (size_t)team % 3;
+        set_way(plan, (enum way)(team % WAY_WAVES_OF_3));
         if (team % 2 == 0)
             ok(tsa_workspace_create(plan, 0, &ws, &err), &err);
         ck_assert_int_eq(play(&x, plan, &r, ws, PREFILL, ENTRIES), 0);
@@ -766,9 +766,9 @@ START_TEST(limited)
     struct result r;
     scene_begin(&x, 0);
     result_make(&x, &r);
-    for (size_t wave = 0; wave < 3; wave++) {
+    for (int way = 0; way < WAY_WAVES_OF_3; way++) {
         struct tsa_plan *plan = problem_plan(&x.p, NULL, 8);
-        plan->wave = wave;
+        set_way(plan, (enum way)way);
         ck_assert_int_eq(play(&x, plan, &r, NULL, PREFILL, ENTRIES), 0);
         assert_same(&x, &r, "limited");
         tsa_plan_destroy(plan);

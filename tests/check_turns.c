@@ -56,7 +56,7 @@ static void journey_begin(struct journey *j, const struct shape *s, uint64_t see
         options.isa = usable_isa(draw(j, isas));
         options.threads = team;
         j->plan[i] = make_plan(&options);
-        j->plan[i]->wave = draw(j, 3);
+        set_way(j->plan[i], (enum way)draw(j, 3));
         j->model[i] = j->p.model;
         assert_team(team);
     }

@@ -30,7 +30,7 @@ static void run_views(const struct problem *p, const char *isa, int team,
                       const struct tsa_tensor *v, const struct strided *o, size_t piece)
 {
     struct run r;
-    run_begin(&r, p, isa, team, 0);
+    run_begin(&r, p, isa, team, WAY_AUTO);
     feed_views(&r, q, k, v, o, piece);
     run_end(&r);
 }
@@ -181,7 +181,7 @@ START_TEST(mixed_types)
     problem_solve(&p);
     struct run r;
     struct tsa_error err;
-    run_begin(&r, &p, NULL, 2, 0);
+    run_begin(&r, &p, NULL, 2, WAY_AUTO);
     void *o = make_zeros(p.o_count, other), *want = make_zeros(p.o_count, other);
     const struct tsa_tensor out = dense(o, other, s.heads, s.tokens, s.dv);
     ok(tsa_prefill(r.plan,

@@ -5,7 +5,7 @@
 
 #include "run.h"
 
-void run_begin(struct run *r, const struct problem *p, const char *isa, int threads, size_t wave)
+void run_begin(struct run *r, const struct problem *p, const char *isa, int threads, enum way way)
 {
     const struct shape *s = &p->shape;
     struct tsa_options options;
@@ -19,8 +19,7 @@ void run_begin(struct run *r, const struct problem *p, const char *isa, int thre
     ck_assert(isa == NULL || strcmp(tsa_plan_isa(r->plan), isa) == 0);
     ck_assert_int_eq(tsa_plan_threads(r->plan), threads);
     assert_team(threads);
-    if (wave > 0)
-        r->plan->wave = wave;
+    set_way(r->plan, way);
     r->states = states_make(r->plan, s->batch);
     r->o = make_zeros(p->o_count, s->dtype);
     memset(r->o, 0xff, p->o_count * dtype_size(s->dtype));
@@ -182,19 +181,19 @@ void feed_by_rung(struct run *r, size_t rung)
     }
 }
 
-void check_team(const struct problem *p, const char *isa, int team, size_t wave)
+void check_team(const struct problem *p, const char *isa, int team, enum way way)
 {
     const size_t n = p->shape.tokens, batch = p->shape.batch;
     struct run r;
-    run_begin(&r, p, isa, team, wave);
-    if (wave == 2)
+    run_begin(&r, p, isa, team, way);
+    if (way == WAY_WAVES_OF_2)
         feed_pieces(&r, PREFILL, 3 * p->shape.chunk + 2);
     else
         feed(&r, PREFILL, 0, batch, 0, n);
     check_run(&r, "prefill by a team");
     run_end(&r);
-    run_begin(&r, p, isa, team, wave);
-    if (wave == 0) {
+    run_begin(&r, p, isa, team, way);
+    if (way == WAY_AUTO) {
         feed(&r, DECODE, 0, batch, 0, n);
         check_run(&r, "decode by a team");
     } else { /* one sequence, so that one kv head may have the whole team */

@@ -18,8 +18,8 @@ struct run {
 };
 enum verb { PREFILL, DECODE, ABSORB };
 
-/* isa NULL: the default. wave: as in struct tsa_plan. The team is granted, or the test fails. */
-void run_begin(struct run *r, const struct problem *p, const char *isa, int threads, size_t wave);
+/* isa NULL: the default. The team is granted, or the test fails. */
+void run_begin(struct run *r, const struct problem *p, const char *isa, int threads, enum way way);
 void run_end(struct run *r);
 /* The workspace for the next call. */
 struct tsa_workspace *run_workspace(struct run *r);
@@ -39,9 +39,9 @@ void check_run(struct run *r, const char *what);
  * token, absorbed, one sequence at a time, absorbed first. Checked against the model. */
 enum { RUNGS = 13 };
 void feed_by_rung(struct run *r, size_t rung);
-/* Prefill, then decode or absorb, by a team of threads. `wave` small, and more threads than heads:
- * one item then has the whole team. */
-void check_team(const struct problem *p, const char *isa, int team, size_t wave);
+/* Prefill, then decode or absorb, by a team of threads; more of them than heads, so that one item
+ * has the whole team, in the given way. */
+void check_team(const struct problem *p, const char *isa, int team, enum way way);
 
 /* -- models of states, token by token (f32) ---------------------------------------------------- */
 

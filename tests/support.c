@@ -60,6 +60,15 @@ void assert_team(int threads)
 #endif
 }
 
+void set_way(struct tsa_plan *plan, enum way way)
+{
+    static const enum tsa_team_use use[WAYS] = {TSA_TEAM_AUTO, TSA_TEAM_RELAY, TSA_TEAM_WAVES,
+                                                TSA_TEAM_WAVES};
+    static const size_t length[WAYS] = {0, 0, 2, 3};
+    plan->team_use = use[way];
+    plan->wave_length = length[way];
+}
+
 void ok(enum tsa_status status, const struct tsa_error *err)
 {
     ck_assert_msg(status == TSA_OK, "%s: %s: %s", tsa_status_string(status), err->argument,

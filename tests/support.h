@@ -24,6 +24,10 @@ const char *usable_isa(size_t i);
 /* Fail unless OpenMP, where it is on, grants a team of exactly `threads`. */
 void assert_team(int threads);
 
+/* How a plan uses its team: as it likes, or on each long item in one way. */
+enum way { WAY_AUTO, WAY_RELAY, WAY_WAVES_OF_2, WAY_WAVES_OF_3, WAYS };
+void set_way(struct tsa_plan *plan, enum way way);
+
 /* An assertion for inner loops: Check's own report every success to the parent process. */
 #define CHECK(condition, ...)                                                                      \
     do {                                                                                           \

@@ -38,10 +38,9 @@ struct bf16_products {
 static struct bf16_products bf16_products(void)
 {
     const struct tsa_isa *isa;
-    bool hardware;
     if (tsa_isa_find(NULL, &isa, NULL) != TSA_OK)
         return (struct bf16_products){"", false};
-    const struct tsa_pair_kernels_f32 *pairs = tsa_pair_kernels_for(isa, &hardware);
+    const struct tsa_pair_kernels_f32 *pairs = tsa_pair_kernels_for(isa);
     return (struct bf16_products){pairs->name, pairs->fast};
 }
 

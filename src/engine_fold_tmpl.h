@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: MIT */
+/* Folding a window, whole or short, into sums. Part of engine_tmpl.h. */
+
+/* Values of a tile of the window in pairs of tokens; of their transposed rows if the plan
+ * transposes its updates. */
+static T *v_pairs_at(const struct context *x, size_t t)
+{
+    const struct tsa_plan *plan = x->plan;
+    return x->scratch + plan->scratch.v_pairs +
+           t / 2 * (plan->transpose_update ? plan->dv : plan->layout.ldv);
+}
+
+/* Lower monomials of the keys of a window, and its values as the updates want them. Pairs of an odd
+ * number of tokens end with a key of zeros: pack_v has put it there, as no full window is odd. */
+static void key_base(const struct context *x, const struct window *w)
+{
+    const struct tsa_plan *plan = x->plan;
+    const bool pairs = plan->high < plan->mono.total;
+    for (size_t t = 0; t < w->n; t += TSA_TILE_TOKENS) {
+        const size_t n = tile_tokens(w->n - t);
+        T *base = tile_at(plan, x->scratch + plan->scratch.kbase, t);
+        if (w->kt != base)
+            KERNELS(plan)->pack_v(plan->d, n, w->kt + t, w->ldk, base, TSA_TILE_TOKENS);
+        set_degree_0(base, 1);
+        KERNELS(plan)->base_t(&plan->mono, pairs ? 2 * half_of(n) : n, base, TSA_TILE_TOKENS);
+        const T *v = w->v + (ptrdiff_t)t * w->ldv;
+        T *vt = x->scratch + plan->scratch.vt + t * plan->dv;
+        if (plan->transpose_update) /* `transpose` would read rows past the end of the window */
+            KERNELS(plan)->pack_t(n, plan->dv, v, w->ldv, 0, 1, vt, TSA_TILE_TOKENS);
+        if (!pairs)
+            continue;
+        if (plan->transpose_update)
+            PAIR_KERNELS(plan)->pair_cols(plan->dv, n, vt, TSA_TILE_TOKENS, v_pairs_at(x, t),
+                                          PAIR_TOKENS);
+        else
+            PAIR_KERNELS(plan)->pair_rows(n, plan->layout.ldv, v, w->ldv, v_pairs_at(x, t),
+                                          (ptrdiff_t)plan->layout.ldv);
+    }
+}
+
+/* Keys of a tile with their values, as elements or in pairs of tokens. */
+struct keys {
+    size_t steps;     /* of a chain over them */
+    bool first, last; /* tile of the window? */
+    const T *phi, *v;
+    ptrdiff_t ldv;
+};
+
+/* The keys of the tile of a window that starts at token t: their features f, and the chain over
+ * their ones column. */
+static struct keys key_features(const struct context *x, const struct window *w, size_t t,
+                                struct tsa_range f, T *ones)
+{
+    const struct tsa_plan *plan = x->plan;
+    const struct tsa_scratch *r = &plan->scratch;
+    const size_t n = tile_tokens(w->n - t);
+    T *base = tile_at(plan, x->scratch + r->kbase, t), *phi = x->scratch + r->psi;
+    T *transposed = plan->transpose_update ? x->scratch + r->transposed : NULL;
+    ptrdiff_t ldp = TSA_TILE_TOKENS;
+    struct keys k = {n,
+                     t == 0,
+                     t + n == w->n,
+                     features_in_place(plan, base, f),
+                     w->v + (ptrdiff_t)t * w->ldv,
+                     w->ldv};
+    if (plan->transpose_update)
+        k.v = x->scratch + r->vt + t * plan->dv;
+    if (f.f0 >= plan->high) {
+        ldp = PAIR_TOKENS;
+        k.steps = half_of(n);
+        k.phi = phi;
+        k.v = v_pairs_at(x, t);
+        k.ldv = (ptrdiff_t)plan->layout.ldv;
+        PAIR_KERNELS(plan)->phi_pairs(&plan->mono, f.f0, f.f1, 2 * k.steps, base, TSA_TILE_TOKENS,
+                                      phi, ldp);
+        if (f.f0 == 0 && n % 2 != 0) /* degree 0 is 1 for a key of zeros, too */
+            PAIR_KERNELS(plan)->pair_cols(1, n, base - TSA_TILE_TOKENS, 0, phi, 0);
+    } else if (!k.phi) {
+        KERNELS(plan)->psi_t(&plan->mono, f.f0, f.f1, n, base, TSA_TILE_TOKENS, NULL, phi, ldp);
+        k.phi = phi;
+    }
+    PRODUCT(plan, f.f0, transpose,
+            (f.f1 - f.f0, k.steps, k.phi, ldp, ones, k.first, transposed, (ptrdiff_t)plan->block));
+    return k;
+}
+
+/* The sums of a tile for features f go on in `local`; or in their transposed form, which is
+ * transposed back after the last tile. */
+static void update_tile(const struct context *x, const struct keys *k, struct tsa_range f,
+                        struct matrix local, struct tsa_prefetch *prefetch)
+{
+    const struct tsa_plan *plan = x->plan;
+    const struct tsa_scratch *r = &plan->scratch;
+    const ptrdiff_t block = (ptrdiff_t)plan->block;
+    const size_t features = f.f1 - f.f0, ldv = plan->layout.ldv;
+    T *transposed = x->scratch + r->transposed, *sums = x->scratch + r->local_t;
+    if (!plan->transpose_update) {
+        PRODUCT(plan, f.f0, update,
+                (features, ldv, k->steps, k->phi, k->v, k->ldv, local.at, local.ld, k->first,
+                 prefetch));
+        return;
+    }
+    PRODUCT(plan, f.f0, update,
+            (plan->dv, tsa_round_up(features, plan->lanes), k->steps, k->v, transposed, block, sums,
+             block, k->first, prefetch));
+    if (k->last) {
+        /* whole rows, whose padding is zero */
+        memset(sums + (ptrdiff_t)plan->dv * block, 0, (ldv - plan->dv) * plan->block * sizeof(T));
+        KERNELS(plan)->transpose(ldv, features, sums, block, NULL, 0, local.at, local.ld);
+    }
+}
+
+/* Fold features f, at most plan->block of them, of a window into their sums, after key_base. */
+static void fold_block(const struct context *x, const struct window *w, const struct sums *s,
+                       struct tsa_range f, struct tsa_prefetch *prefetch)
+{
+    const struct tsa_plan *plan = x->plan;
+    const struct tsa_scratch *r = &plan->scratch;
+    const size_t features = f.f1 - f.f0, ldv = plan->layout.ldv;
+    /* local sums of a wave's chunk stay where they are made */
+    struct matrix local = {s->hi, s->ld};
+    T *ones = s->ones_hi;
+    if (s->lo) {
+        local = (struct matrix){x->scratch + r->local, (ptrdiff_t)ldv};
+        ones = x->scratch + r->ones;
+    }
+    for (size_t t = 0; t < w->n; t += TSA_TILE_TOKENS) {
+        const struct keys k = key_features(x, w, t, f, ones);
+        if (s->lo && k.last && !plan->transpose_update)
+            PRODUCT(plan, f.f0, update_fold,
+                    (features, ldv, k.steps, k.phi, k.v, k.ldv, k.first ? NULL : local.at, local.ld,
+                     s->hi, s->lo, s->ld, s->hi_pairs, prefetch));
+        else
+            update_tile(x, &k, f, local, prefetch);
+    }
+    if (s->lo)
+        KERNELS(plan)->fold(features, s->ones_hi, s->ones_lo, ones, NULL);
+    if (s->lo && plan->transpose_update) {
+        KERNELS(plan)->fold(features * ldv, s->hi, s->lo, local.at, NULL);
+        if (s->hi_pairs)
+            PAIR_KERNELS(plan)->pair_rows(features, ldv, s->hi, s->ld, s->hi_pairs, s->ld);
+    }
+    if (s->hi_pairs)
+        PAIR_KERNELS(plan)->pair_cols(1, features, s->ones_hi, 0, s->ones_pairs, 0);
+}
+
+/* Fold one of `parts` shares of the features of a window. */
+static void fold_part(const struct context *x, const struct kv_head *kv, size_t part, size_t parts)
+{
+    const size_t blocks = tsa_block_count(x->plan), end = blocks * (part + 1) / parts;
+    size_t i = blocks * part / parts;
+    if (i == end)
+        return;
+    key_base(x, &kv->window);
+    for (; i < end; i++) {
+        const struct tsa_range f = tsa_block_at(x->plan, i);
+        const struct sums block = sums_from(x->plan, &kv->sums, f.f0);
+        fold_block(x, &kv->window, &block, f, NULL);
+    }
+}

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: MIT */
+/* Outputs of many tokens: queries are packed, pass over the sums, see the window, and are written.
+ * Part of engine_tmpl.h. */
+
+/* Pack the queries of a pass, tokens t .. of batch b of the tensors. */
+static void pack_queries(const struct context *x, size_t b, size_t t, const struct pass *p)
+{
+    const struct tsa_plan *plan = x->plan;
+    const int l2 = plan->normalize == TSA_NORMALIZE_L2;
+    for (size_t i = 0; i < p->heads; i++) {
+        const struct queries q = queries_of_head(plan, &p->queries, i);
+        const T scale = coefficients_of(plan, p->h0 + i).scale;
+        const struct matrix src = rows_in(plan, x->call->q, (struct rows){b, p->h0 + i, t, p->m},
+                                          plan->d, x->scratch + plan->scratch.rows);
+        for (size_t u = 0; u < p->m; u += TSA_TILE_TOKENS)
+            KERNELS(plan)->pack_t(tile_tokens(p->m - u), plan->d, src.at + (ptrdiff_t)u * src.ld,
+                                  src.ld, l2, scale, tile_at(plan, q.base, u), TSA_TILE_TOKENS);
+    }
+}
+
+/* What queries see of a window: its first `seen` tokens; if causal, token i of them i more, itself
+ * among them. */
+struct sight {
+    const struct window *w;
+    bool causal;
+    size_t seen;
+    bool first; /* no sums were read before */
+};
+
+/* Outputs of m packed queries of one head from the window, after the sums. */
+static void window_outputs(const struct context *x, const struct queries *q, const T *coef,
+                           const struct sight *s, size_t m, struct matrix dst)
+{
+    const struct tsa_plan *plan = x->plan;
+    const struct window *w = s->w;
+    const ptrdiff_t lda = (ptrdiff_t)plan->layout.ldv;
+    T *weights = x->scratch + plan->scratch.weights;
+    for (size_t t = 0; t < m; t += TSA_TILE_TOKENS) {
+        const size_t n = tile_tokens(m - t);
+        T *acc = q->acc + (ptrdiff_t)t * lda;
+        if (plan->transpose_query && !s->first) {
+            T *rows = x->scratch + plan->scratch.local;
+            KERNELS(plan)->transpose(plan->dv, n, acc, TSA_TILE_TOKENS, NULL, 0, rows, lda);
+            acc = rows;
+        }
+        const size_t diag = s->causal ? s->seen + t : s->seen, keys = s->causal ? diag + n : diag;
+        KERNELS(plan)->scores(keys, n, plan->d, w->kt, w->ldk, tile_at(plan, q->base, t),
+                              TSA_TILE_TOKENS, plan->terms, coef, weights, TSA_TILE_TOKENS,
+                              (ptrdiff_t)diag);
+        KERNELS(plan)->window_ones(keys, n, weights, TSA_TILE_TOKENS, (ptrdiff_t)diag, q->den + t,
+                                   s->first);
+        KERNELS(plan)->window(n, plan->dv, keys, (ptrdiff_t)diag, weights, TSA_TILE_TOKENS, w->v,
+                              w->ldv, acc, lda, s->first, q->den + t,
+                              dst.at + (ptrdiff_t)t * dst.ld, dst.ld);
+    }
+}
+
+/* The outputs of the queries of a pass, which are behind the sums. */
+static void write_outputs(const struct context *x, size_t b, size_t t, const struct pass *p,
+                          const struct sight *sight)
+{
+    const struct tsa_plan *plan = x->plan;
+    const struct tsa_tensor *o = x->call->o;
+    T *buffer = x->scratch + plan->scratch.rows;
+    for (size_t i = 0; i < p->heads; i++) {
+        const struct rows r = {b, p->h0 + i, t, p->m};
+        const struct queries q = queries_of_head(plan, &p->queries, i);
+        window_outputs(x, &q, coefficients_of(plan, r.h).coef, sight, p->m,
+                       rows_out(plan, o, r, buffer));
+        rows_out_done(plan, o, r, 0, plan->dv, buffer);
+    }
+}
+
+/* Outputs of tokens r of `heads` query heads from r.h on: if causal the last tokens of the window,
+ * of which each sees those up to itself, else queries that see it whole. With `fold` the window is
+ * folded into the sums once these were read for the last time. */
+struct job {
+    struct rows r;
+    size_t heads;
+    bool causal, fold;
+};
+static void outputs(const struct context *x, const struct sums *s, const struct window *w,
+                    const struct job *job, struct tsa_prefetch *prefetch)
+{
+    const struct tsa_plan *plan = x->plan;
+    const size_t n = job->r.n;
+    struct sight sight = {w, job->causal, job->causal ? w->n - n : w->n, !s->folded};
+    struct pass pass = {.f = {0, plan->mono.total},
+                        .h0 = job->r.h,
+                        .heads = job->heads,
+                        .queries = scratch_queries(x)};
+    for (size_t done = 0; done < n; done += pass.m) {
+        const size_t left = n - done;
+        pass.m = left < plan->scratch.queries ? left : plan->scratch.queries;
+        pass.fold = job->fold && pass.m == left ? w : NULL;
+        pack_queries(x, job->r.b, job->r.t + done, &pass);
+        run_pass(x, s, &pass, prefetch);
+        write_outputs(x, job->r.b, job->r.t + done, &pass, &sight);
+        if (job->causal)
+            sight.seen += pass.m;
+    }
+}
