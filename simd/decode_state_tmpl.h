@@ -59,16 +59,17 @@ TSA_INLINE void decode_tile(const int heads, const int nv, const int with_den,
 
 /* Up to 16 accumulators; 8 hide the latency of the fma. Eight heads only where tiles have four
  * vectors, that is, where there are 32 registers. */
-#define TSA_DECODE_TILES(X)                                                                        \
-    X(1, 1) X(1, 2) X(1, 3) X(1, 4) X(1, 5) X(1, 6) X(1, 7) X(1, 8)                                \
-    X(2, 1) X(2, 2) X(2, 3) X(2, 4) X(4, 1) X(4, 2) X(4, 3) X(4, 4) X(8, 1) X(8, 2)
-#define X(heads, nv)                                                                                \
-    static void decode_state_##heads##x##nv(const struct decode_state_args *q, size_t col)            \
+#define TSA_DECODE_4(X, heads) X(heads, 1) X(heads, 2) X(heads, 3) X(heads, 4)
+#define TSA_DECODE_8(X, heads)                                                                     \
+    TSA_DECODE_4(X, heads) X(heads, 5) X(heads, 6) X(heads, 7) X(heads, 8)
+#define TSA_DECODE_TILES(X) TSA_DECODE_8(X, 1) TSA_DECODE_4(X, 2) TSA_DECODE_4(X, 4) X(8, 1) X(8, 2)
+#define X(heads, nv)                                                                               \
+    static void decode_state_##heads##x##nv(const struct decode_state_args *q, size_t col)         \
     {                                                                                              \
         if (col == 0)                                                                              \
-            decode_tile(heads, nv, 1, q, 0);                                                        \
+            decode_tile(heads, nv, 1, q, 0);                                                       \
         else                                                                                       \
-            decode_tile(heads, nv, 0, q, col);                                                      \
+            decode_tile(heads, nv, 0, q, col);                                                     \
     }
 TSA_DECODE_TILES(X)
 #undef X

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The window as one token sees it: scores, then values, and the division. */
 
-TSA_INLINE void decode_score_vectors(const int nv, size_t d, const T *kt, ptrdiff_t ldk,
-                                     const T *q, size_t terms, const T *coef, T *w)
+TSA_INLINE void decode_score_vectors(const int nv, size_t d, const T *kt, ptrdiff_t ldk, const T *q,
+                                     size_t terms, const T *coef, T *w)
 {
     V x[4], p[4];
     TSA_UNROLL

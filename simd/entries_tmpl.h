@@ -78,8 +78,7 @@ static void entry_decode_state(size_t heads, size_t columns, size_t features, co
 static void entry_psi_pairs(const struct tsa_monomials *mono, size_t f0, size_t f1, size_t tokens,
                             T *base, ptrdiff_t ldb, const T *weight, T *psi, ptrdiff_t ldp)
 {
-    psi_pairs(
-        &(const struct psi_args){mono, f0, f1, tokens, base, ldb, weight, psi, ldp});
+    psi_pairs(&(const struct psi_args){mono, f0, f1, tokens, base, ldb, weight, psi, ldp});
 }
 static void entry_phi_pairs(const struct tsa_monomials *mono, size_t f0, size_t f1, size_t tokens,
                             T *base, ptrdiff_t ldb, T *phi, ptrdiff_t ldp)
@@ -183,8 +182,8 @@ static void entry_decode_window(size_t columns, size_t keys, const T *w, const T
 static int entry_softmax_weights(size_t keys, size_t queries, T *w, ptrdiff_t ldw, ptrdiff_t diag,
                                  int first, T *max, T *den, T *shrink)
 {
-    return softmax_weights(&(const struct softmax_weights_args){keys, queries, w, ldw, diag, first,
-                                                                max, den, shrink});
+    return softmax_weights(
+        &(const struct softmax_weights_args){keys, queries, w, ldw, diag, first, max, den, shrink});
 }
 
 static void entry_softmax_row(size_t keys, size_t d, const T *kt, ptrdiff_t ldk, const T *q,

@@ -136,8 +136,8 @@ TSA_INLINE V absmax_row(size_t n, const char *src, const int f16, V most)
 
 #endif
 
-static void load_half(size_t tokens, size_t columns, const void *src, ptrdiff_t stride, int f16, T *out,
-                      ptrdiff_t ldo)
+static void load_half(size_t tokens, size_t columns, const void *src, ptrdiff_t stride, int f16,
+                      T *out, ptrdiff_t ldo)
 {
     if (stride == (ptrdiff_t)columns && ldo == stride) { /* one long row */
         columns *= tokens;
@@ -152,8 +152,8 @@ static void load_half(size_t tokens, size_t columns, const void *src, ptrdiff_t 
     }
 }
 
-static void store_half(size_t tokens, size_t columns, const T *in, ptrdiff_t ldi, int f16, void *dst,
-                       ptrdiff_t stride)
+static void store_half(size_t tokens, size_t columns, const T *in, ptrdiff_t ldi, int f16,
+                       void *dst, ptrdiff_t stride)
 {
     if (stride == (ptrdiff_t)columns && ldi == stride) {
         columns *= tokens;

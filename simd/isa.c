@@ -32,10 +32,7 @@ static bool has_avx512(void)
 #ifdef TSA_HAVE_AVX512BF16
 PAIR_TABLE(avx512_bf16);
 
-static bool has_avx512_bf16(void)
-{
-    return __builtin_cpu_supports("avx512bf16");
-}
+static bool has_avx512_bf16(void) { return __builtin_cpu_supports("avx512bf16"); }
 #endif
 
 static const struct tsa_isa avx512 = {
@@ -45,8 +42,7 @@ static const struct tsa_isa avx512 = {
     .f32 = &tsa_kernels_avx512_f32,
     .f64 = &tsa_kernels_avx512_f64,
     .usable = has_avx512,
-    /* without AVX512_BF16 those of AVX2 are as good */
-#ifdef TSA_HAVE_AVX512BF16
+#ifdef TSA_HAVE_AVX512BF16 /* without it the pair kernels of AVX2 are as good */
     .hardware_pairs = &tsa_kernels_avx512_bf16,
     .has_hardware_pairs = has_avx512_bf16,
 #endif
@@ -85,10 +81,7 @@ PAIR_TABLE(neon_widened_bf16);
 #define HAVE_NEON_BF16
 PAIR_TABLE(neon_bf16);
 
-static bool has_neon_bf16(void)
-{
-    return getauxval(AT_HWCAP2) & HWCAP2_BF16;
-}
+static bool has_neon_bf16(void) { return getauxval(AT_HWCAP2) & HWCAP2_BF16; }
 #endif
 
 /* every AArch64 CPU has it */
@@ -128,6 +121,5 @@ const struct tsa_isa *const tsa_isas[] = {
 #ifdef TSA_HAVE_NEON
     &neon,
 #endif
-    &tsa_isa_scalar,
-    NULL,
+    &tsa_isa_scalar, NULL, /* the end */
 };

@@ -34,8 +34,7 @@ TSA_INLINE void psi_walk(const int what, const int weighted, const struct psi_ar
             for (size_t i = first_index(s, mono->d, p); p < last;) {
                 const size_t stop = s[i + 1] < last ? s[i + 1] : last;
                 const size_t n = stop - p < most ? stop - p : most;
-                const T *low =
-                    degree_t(mono, m - 1, t[i] + p - s[i], n, a.tokens, a.base, a.ldb);
+                const T *low = degree_t(mono, m - 1, t[i] + p - s[i], n, a.tokens, a.base, a.ldb);
                 const struct psi_run run = {n, a.base + (ptrdiff_t)i * a.ldb, low, a.ldb, w};
                 psi_emit(what, ROW_PRODUCT | weighted, a.tokens, &run, out);
                 if (weighted)

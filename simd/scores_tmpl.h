@@ -49,7 +49,7 @@ TSA_INLINE void score_tile(const int rows, const int nv, const struct score_args
 }
 
 #define X(rows, nv)                                                                                \
-    static void score_##rows##x##nv(const struct score_args *s, size_t i, size_t t)      \
+    static void score_##rows##x##nv(const struct score_args *s, size_t i, size_t t)                \
     {                                                                                              \
         score_tile(rows, nv, s, i, t);                                                             \
     }

@@ -11,7 +11,7 @@
 #define TSA_ROWS_16(X, nv) TSA_ROWS_8(X, nv) X(16, nv)
 #define TSA_MOST_ROWS 16
 
-static const unsigned char most_rows[] = TSA_TILE_ROWS;
+static const unsigned char most_rows[] = {TSA_TILE_ROWS};
 
 /* The tallest tile of `vectors` vectors for `left` rows. */
 static inline size_t tile_rows(size_t vectors, size_t left)

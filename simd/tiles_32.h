@@ -4,4 +4,4 @@
  * also on cores with four fma units. */
 #define TSA_TILES(X) TSA_ROWS_16(X, 1) TSA_ROWS_12(X, 2) TSA_ROWS_8(X, 3) TSA_ROWS_6(X, 4)
 #define TSA_TILE_VECTORS 4
-#define TSA_TILE_ROWS {0, 16, 12, 8, 6}
+#define TSA_TILE_ROWS 0, 16, 12, 8, 6

@@ -5,7 +5,7 @@
  *   v_<isa>.h             vectors of T, and the register tiles that suit the registers:
  *     TSA_TILES(X)          X(rows, vectors) for every tile to build
  *     TSA_TILE_VECTORS      widest tile, in vectors
- *     TSA_TILE_ROWS         {0, most rows with 1 vector, with 2, ...}
+ *     TSA_TILE_ROWS         0, most rows with 1 vector, with 2, ...
  *   elements_tmpl.h       the kernels and their table; or pairs_tmpl.h, those for pairs of bf16
  * and exports that table, tsa_kernels_<unit>, and nothing else. */
 #ifndef FP_FAST_FMA

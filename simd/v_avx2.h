@@ -11,7 +11,7 @@
  * the fma at two a cycle. */
 #define TSA_TILES(X) TSA_ROWS_12(X, 1) TSA_ROWS_6(X, 2)
 #define TSA_TILE_VECTORS 2
-#define TSA_TILE_ROWS {0, 12, 6}
+#define TSA_TILE_ROWS 0, 12, 6
 
 /* OF(add) adds elements; INTEGERS(add) adds integers of their size. */
 #if TSA_F64

@@ -41,10 +41,7 @@ static inline V v_zero_where_zero(V x, V where)
 {
     return v_of_bits(INTEGERS(vbic)(v_bits(x), OF(vceq)(where, v_zero())));
 }
-static inline V v_canonical(V x)
-{
-    return OF(vbsl)(OF(vceq)(x, x), x, v_set1(canonical_nan()));
-}
+static inline V v_canonical(V x) { return OF(vbsl)(OF(vceq)(x, x), x, v_set1(canonical_nan())); }
 
 #if TSA_F64
 static inline V v_load_first(const T *p, size_t n)
@@ -168,10 +165,7 @@ static inline void v_store_f16(void *p, V x)
 }
 
 static inline V v_pair_even(V x) { return v_of_bits(vshlq_n_u32(v_bits(x), 16)); }
-static inline V v_pair_odd(V x)
-{
-    return v_of_bits(vandq_u32(v_bits(x), vdupq_n_u32(0xffff0000)));
-}
+static inline V v_pair_odd(V x) { return v_of_bits(vandq_u32(v_bits(x), vdupq_n_u32(0xffff0000))); }
 /* Rounded to bf16, in the upper half. */
 static inline uint32x4_t v_rounded(V x)
 {

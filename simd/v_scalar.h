@@ -30,7 +30,7 @@
 
 #define TSA_TILES(X) TSA_ROWS_4(X, 1)
 #define TSA_TILE_VECTORS 1
-#define TSA_TILE_ROWS {0, 4}
+#define TSA_TILE_ROWS 0, 4
 
 static inline V v_zero(void) { return 0; }
 static inline V v_set1(T x) { return x; }

@@ -107,7 +107,7 @@ TSA_INLINE void window_tile(const int rows, const int nv, const struct window_ar
 }
 
 #define X(rows, nv)                                                                                \
-    static void window_##rows##x##nv(const struct window_args *p, size_t t, size_t col)  \
+    static void window_##rows##x##nv(const struct window_args *p, size_t t, size_t col)            \
     {                                                                                              \
         window_tile(rows, nv, p, t, col);                                                          \
     }
