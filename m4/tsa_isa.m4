@@ -1,10 +1,22 @@
 # SPDX-License-Identifier: MIT
-# Instruction sets: which kernel units are built, and with which flags.
+# Instruction sets: which units of kernels are built, and with which flags.
 #
-# TSA_ISA_BEGIN reads --enable-simd, one TSA_ISA_<NAME> follows per instruction set that has a
-# unit simd/isa_<name>.c, and TSA_ISA_END refuses the names that are left over. Each sets
-# TSA_<NAME>_CFLAGS, the conditional and the macro TSA_HAVE_<NAME>. What cpu.c asks of the CPU at
-# run time must be what the flags here let the compiler use.
+# TSA_ISA_BEGIN reads --enable-simd, one TSA_ISA_<NAME> follows per instruction set that has
+# units simd/<name>_*.c, and TSA_ISA_END refuses the names that are left over. Each sets
+# TSA_<NAME>_CFLAGS, the conditional and the macro TSA_HAVE_<NAME>. What simd/isa.c asks of the CPU
+# at run time must be what the flags here let the compiler use.
+
+AC_DEFUN([TSA_ISA_ALL],
+[TSA_ISA_BEGIN
+TSA_ISA_AVX512
+TSA_ISA_AVX2
+TSA_ISA_NEON
+TSA_ISA_END
+TSA_PAIRS_AVX512BF16
+TSA_PAIRS_NEONBF16
+AC_SUBST([TSA_ISAS_BUILT], ["scalar$tsa_isa_built"])
+AC_SUBST([TSA_PAIRS_BUILT], ["$tsa_pairs_built"])
+])
 
 AC_DEFUN([TSA_ISA_BEGIN],
 [AC_ARG_ENABLE([simd],
@@ -15,6 +27,7 @@ AC_DEFUN([TSA_ISA_BEGIN],
 AS_CASE([$enable_simd], [yes|''], [enable_simd=auto], [no], [enable_simd=none])
 tsa_isa_known=
 tsa_isa_built=
+tsa_pairs_built=
 ])
 
 # TSA_ISA(name, NAME, flags, flags to add where the compiler knows them, prologue, body)

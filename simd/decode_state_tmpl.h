@@ -1,34 +1,21 @@
 /* SPDX-License-Identifier: MIT */
-/* The sums as one token reads them. Its chains are long and few (one per value vector), so that
- * latency counts: several query heads, all vectors of their values and the denominators advance
- * together. */
+/* Queries of the folded sums by one token. Its chains are long and few, one per vector of value
+ * columns, so that latency counts: several query heads, all vectors of their values and the
+ * denominators advance together. */
 
-#define TSA_DECODE_ROWS 8
+#define TSA_DECODE_HEADS 8
 #define TSA_DECODE_VECTORS 8
-/* One row, whose sums may lie in memory, asks for them so many features ahead. */
+/* The sums of a lone head may lie in memory: they are prefetched so many features before. */
 #define TSA_DECODE_PREFETCH 64
 
-struct decode_args {
-    size_t features;
-    const T *psi;
-    ptrdiff_t ldp;
-    const T *const *hi;
-    ptrdiff_t ldh;
-    const T *const *ones;
-    T *acc;
-    ptrdiff_t lda;
-    T *den;
-    int first;
-};
-
-TSA_INLINE void decode_tile(const int rows, const int nv, const int with_den,
-                            const struct decode_args *q, size_t col)
+TSA_INLINE void decode_tile(const int heads, const int nv, const int with_den,
+                            const struct decode_state_args *q, size_t col)
 {
-    V acc[TSA_DECODE_ROWS][TSA_DECODE_VECTORS];
-    T den[TSA_DECODE_ROWS];
-    const T *hi[TSA_DECODE_ROWS], *ones[TSA_DECODE_ROWS];
+    V acc[TSA_DECODE_HEADS][TSA_DECODE_VECTORS];
+    T den[TSA_DECODE_HEADS];
+    const T *hi[TSA_DECODE_HEADS], *ones[TSA_DECODE_HEADS];
     TSA_UNROLL
-    for (int r = 0; r < rows; r++) {
+    for (int r = 0; r < heads; r++) {
         den[r] = with_den && !q->first ? q->den[r] : 0;
         ones[r] = q->ones[r];
         hi[r] = q->hi[r] + col;
@@ -43,25 +30,25 @@ TSA_INLINE void decode_tile(const int rows, const int nv, const int with_den,
     while (f-- > 0) {
         at -= ldh;
         TSA_UNROLL
-        for (int r = 0; r < rows; r++) {
+        for (int r = 0; r < heads; r++) {
             const O a = o_set1(psi[r * ldp + f]);
             TSA_UNROLL
             for (int c = 0; c < nv; c++)
                 acc[r][c] = o_fma(a, o_load(hi[r] + at + c * VL), acc[r][c]);
         }
-        if (rows == 1 && f >= TSA_DECODE_PREFETCH) {
+        if (heads == 1 && f >= TSA_DECODE_PREFETCH) {
             TSA_UNROLL
             for (int c = 0; c < nv; c++)
                 prefetch_line(hi[0] + at - TSA_DECODE_PREFETCH * ldh + c * VL);
         }
         if (with_den) {
             TSA_UNROLL
-            for (int r = 0; r < rows; r++)
+            for (int r = 0; r < heads; r++)
                 den[r] = o_fma1(psi[r * ldp + f], ones[r][f], den[r]);
         }
     }
     TSA_UNROLL
-    for (int r = 0; r < rows; r++) {
+    for (int r = 0; r < heads; r++) {
         TSA_UNROLL
         for (int c = 0; c < nv; c++)
             v_store(q->acc + r * q->lda + (ptrdiff_t)col + c * VL, acc[r][c]);
@@ -70,45 +57,44 @@ TSA_INLINE void decode_tile(const int rows, const int nv, const int with_den,
     }
 }
 
-/* Up to 16 accumulators; 8 hide the latency of the fma. Eight rows need the registers of a set that
- * has tiles of four vectors. */
-#define TSA_DECODE_TILES(X)                                                                        \
-    X(1, 1)                                                                                        \
-    X(1, 2)                                                                                        \
-    X(1, 3)                                                                                        \
-    X(1, 4)                                                                                        \
-    X(1, 5) X(1, 6) X(1, 7) X(1, 8) X(2, 1) X(2, 2) X(2, 3) X(2, 4) X(4, 1) X(4, 2) X(4, 3)        \
-        X(4, 4) X(8, 1) X(8, 2)
-#define X(rows, nv)                                                                                \
-    static void TSA_NAME(decode_##rows##x##nv)(const struct decode_args *q, size_t col)            \
+/* Up to 16 accumulators; 8 hide the latency of the fma. Eight heads only where tiles have four
+ * vectors, that is, where there are 32 registers. */
+#define TSA_DECODE_4(X, heads) X(heads, 1) X(heads, 2) X(heads, 3) X(heads, 4)
+#define TSA_DECODE_8(X, heads)                                                                     \
+    TSA_DECODE_4(X, heads) X(heads, 5) X(heads, 6) X(heads, 7) X(heads, 8)
+#define TSA_DECODE_TILES(X) TSA_DECODE_8(X, 1) TSA_DECODE_4(X, 2) TSA_DECODE_4(X, 4) X(8, 1) X(8, 2)
+#define X(heads, nv)                                                                               \
+    static void decode_state_##heads##x##nv(const struct decode_state_args *q, size_t col)         \
     {                                                                                              \
         if (col == 0)                                                                              \
-            decode_tile(rows, nv, 1, q, 0);                                                        \
+            decode_tile(heads, nv, 1, q, 0);                                                       \
         else                                                                                       \
-            decode_tile(rows, nv, 0, q, col);                                                      \
+            decode_tile(heads, nv, 0, q, col);                                                     \
     }
 TSA_DECODE_TILES(X)
 #undef X
 
-typedef void (*decode_fn)(const struct decode_args *, size_t);
-static const decode_fn decode_table[TSA_DECODE_ROWS + 1][TSA_DECODE_VECTORS + 1] = {
-#define X(rows, nv) [rows][nv] = TSA_NAME(decode_##rows##x##nv),
+typedef void (*decode_fn)(const struct decode_state_args *, size_t);
+static const decode_fn decode_table[TSA_DECODE_HEADS + 1][TSA_DECODE_VECTORS + 1] = {
+#define X(heads, nv) [heads][nv] = decode_state_##heads##x##nv,
     TSA_DECODE_TILES(X)
 #undef X
 };
 
-static void decode_state(size_t rows, size_t cols, size_t features, const T *psi, ptrdiff_t ldp,
-                         const T *const *hi, ptrdiff_t ldh, const T *const *ones, T *acc,
-                         ptrdiff_t lda, T *den, int first)
+static void decode_state(const struct decode_state_args *a)
 {
-    const size_t vectors = cols / VL;
-    for (size_t r = 0; r < rows;) {
-        const size_t left = rows - r;
+    const size_t vectors = a->columns / VL;
+    for (size_t r = 0; r < a->heads;) {
+        const size_t left = a->heads - r;
         const bool eight = TSA_TILE_VECTORS >= 4 && left >= 8 && vectors <= 2;
         const size_t n = eight ? 8 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
         const size_t widest = n == 1 ? TSA_DECODE_VECTORS : 4;
-        const struct decode_args q = {features, psi + (ptrdiff_t)r * ldp, ldp, hi + r,  ldh,
-                                      ones + r, acc + (ptrdiff_t)r * lda, lda, den + r, first};
+        struct decode_state_args q = *a;
+        q.psi += (ptrdiff_t)r * q.ldp;
+        q.hi += r;
+        q.ones += r;
+        q.acc += (ptrdiff_t)r * q.lda;
+        q.den += r;
         for (size_t c = 0; c < vectors;) {
             const size_t nv = vectors - c < widest ? vectors - c : widest;
             decode_table[n][nv](&q, c * VL);

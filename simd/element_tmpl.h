@@ -3,33 +3,21 @@
 
 static inline T canonical_nan(void)
 {
-#if TSA_F64
-    const uint64_t bits = UINT64_C(0x7ff8000000000000);
-#else
-    const uint32_t bits = UINT32_C(0x7fc00000);
-#endif
+    const BITS bits = CANONICAL_NAN;
     T x;
     memcpy(&x, &bits, sizeof x);
     return x;
 }
 
 /* 2^-e, e = ilogb(absmax) clamped to the exponents whose negative is one too; bits alone, so that
- * zero, denormals, infinity and NaN have a value as well. */
+ * zero, subnormal numbers, infinity and NaN have a value as well. */
 static inline T scale_of(T absmax)
 {
-#if TSA_F64
-    uint64_t bits;
+    BITS bits;
     memcpy(&bits, &absmax, sizeof bits);
-    uint64_t e = bits >> 52;
-    e = e < 1 ? 1 : e > 2045 ? 2045 : e;
-    bits = (2046 - e) << 52;
-#else
-    uint32_t bits;
-    memcpy(&bits, &absmax, sizeof bits);
-    uint32_t e = bits >> 23;
-    e = e < 1 ? 1 : e > 253 ? 253 : e;
-    bits = (254 - e) << 23;
-#endif
+    BITS e = bits >> FRACTION;
+    e = e < 1 ? 1 : e > 2 * BIAS - 1 ? 2 * BIAS - 1 : e;
+    bits = (2 * BIAS - e) << FRACTION;
     memcpy(&absmax, &bits, sizeof bits);
     return absmax;
 }
@@ -41,3 +29,6 @@ static inline T s_load(const T *p)
     memcpy(&x, p, sizeof x);
     return x;
 }
+
+/* a*b + c with one rounding. */
+static inline T s_fma(T a, T b, T c) { return T_FMA(a, b, c); }

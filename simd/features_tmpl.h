@@ -1,26 +1,43 @@
 /* SPDX-License-Identifier: MIT */
 /* Kernels of monomials, for elements. */
 
-static void base_t(const struct tsa_monomials *mono, size_t cols, T *base, ptrdiff_t ldb)
+struct psi_out {
+    T *rows; /* of the next features */
+    ptrdiff_t ld;
+};
+
+TSA_INLINE void psi_emit(const int what, const int kind, size_t tokens, const struct psi_run *run,
+                         struct psi_out *o)
+{
+    (void)what;
+    psi_rows(kind, tokens, run, o->rows, o->ld);
+    o->rows += (ptrdiff_t)run->features * o->ld;
+}
+#include "psi_walk_tmpl.h"
+
+static void psi_t(const struct psi_args *a)
+{
+    struct psi_out out = {.rows = a->psi, .ld = a->ldp};
+    if (a->weight)
+        psi_walk(0, ROW_WEIGHTED, a, &out);
+    else
+        psi_walk(0, 0, a, &out);
+}
+
+static void base_t(const struct tsa_monomials *mono, size_t tokens, T *base, ptrdiff_t ldb)
 {
     for (size_t m = 2; m <= mono->stored; m++) {
         const size_t *s = mono->suffix + m * (mono->d + 1), *t = s - (mono->d + 1);
         T *rows = base + (ptrdiff_t)(mono->start[m] - 1) * ldb;
         const T *low = base + (ptrdiff_t)(mono->start[m - 1] - 1) * ldb;
-        for (size_t i = 0; i < mono->d; i++)
-            psi_rows(ROW_PRODUCT, s[i + 1] - s[i], cols, base + (ptrdiff_t)i * ldb,
-                     low + (ptrdiff_t)t[i] * ldb, ldb, NULL, rows + (ptrdiff_t)s[i] * ldb, ldb);
+        for (size_t i = 0; i < mono->d; i++) {
+            const struct psi_run run = {.features = s[i + 1] - s[i],
+                                        .x = base + (ptrdiff_t)i * ldb,
+                                        .low = low + (ptrdiff_t)t[i] * ldb,
+                                        .ldl = ldb};
+            psi_rows(ROW_PRODUCT, tokens, &run, rows + (ptrdiff_t)s[i] * ldb, ldb);
+        }
     }
-}
-
-static void psi_t(const struct tsa_monomials *mono, size_t f0, size_t f1, size_t cols, T *base,
-                  ptrdiff_t ldb, const T *weight, T *psi, ptrdiff_t ldp)
-{
-    struct psi_out out = {.rows = psi, .ld = ldp};
-    if (weight)
-        psi_walk(PSI_ROWS, ROW_WEIGHTED, mono, f0, f1, cols, base, ldb, weight + f0, &out);
-    else
-        psi_walk(PSI_ROWS, 0, mono, f0, f1, cols, base, ldb, NULL, &out);
 }
 
 /* All lower degrees of one token, lanes = monomials. */
@@ -32,7 +49,7 @@ static void lower_k(const struct tsa_monomials *mono, T *base)
         const T *low = base + mono->start[m - 1] - 1;
         for (size_t i = 0; i < mono->d; i++) {
             const V x = v_set1(base[i]);
-            /* may write past the run: the next run, or the row's padding, lies there */
+            /* stores may pass the end of the run, into the next run or the padding */
             for (size_t p = 0; p < s[i + 1] - s[i]; p += VL)
                 v_store(out + s[i] + p, v_mul(x, v_load(low + t[i] + p)));
         }
@@ -48,7 +65,7 @@ static void psi_k(const struct tsa_monomials *mono, T *base, const T *weight, T 
     psi[0] = weight[0];
     if (top == 0)
         return;
-    /* degrees 1 .. top-1, or 1 if that is the top, stand in base; stores may pass their end */
+    /* base holds degrees 1 .. top-1, or 1 if that is the top; stores may pass their end */
     const size_t stored = mono->start[top == 1 ? 2 : top] - 1;
     for (size_t f = 0; f < stored; f += VL) {
         const size_t n = stored - f < VL ? stored - f : VL;

@@ -1,19 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Kernels over rows of bf16 and f16 in user memory, two bytes an element at any address: widened
- * to T, rounded from T, largest magnitude. Vectors where they have lanes to fill, else integers.
- * The rounding is done once, from T, whatever the width of T. */
+ * to T, rounded from T, largest magnitude. f32 in vectors; f64, and plain C,
+ * by integers. Rounded once, from T, also where T is f64. */
 
 #if TSA_F64 || VL == 1
-
-#if TSA_F64
-#define BITS uint64_t
-#define FRACTION 52
-#define BIAS 1023
-#else
-#define BITS uint32_t
-#define FRACTION 23
-#define BIAS 127
-#endif
 
 /* Every number of either type is a float. */
 static inline T widen(uint16_t half, const int f16)
@@ -56,9 +46,6 @@ static inline uint16_t narrow(T x, const int f16)
     bits >>= drop;
     return (uint16_t)(sign | (bits < infinity ? bits : infinity));
 }
-#undef BITS
-#undef FRACTION
-#undef BIAS
 
 TSA_INLINE void widen_row(size_t n, const char *src, const int f16, T *out)
 {
@@ -108,7 +95,7 @@ static inline V load_few(size_t n, const char *src, const int f16)
     return load_halves(few, f16);
 }
 
-/* The last vector of a row overlaps the one before it, if it has to. */
+/* The last vector of a row overlaps the one before it where the row has no whole vectors. */
 TSA_INLINE void widen_row(size_t n, const char *src, const int f16, T *out)
 {
     if (n < VL) {
@@ -149,48 +136,48 @@ TSA_INLINE V absmax_row(size_t n, const char *src, const int f16, V most)
 
 #endif
 
-static void load_half(size_t rows, size_t width, const void *src, ptrdiff_t stride, int f16, T *out,
-                      ptrdiff_t ldo)
+static void load_half(size_t tokens, size_t columns, const void *src, ptrdiff_t stride, int f16,
+                      T *out, ptrdiff_t ldo)
 {
-    if (stride == (ptrdiff_t)width && ldo == stride) { /* one long row */
-        width *= rows;
-        rows = rows ? 1 : 0;
+    if (stride == (ptrdiff_t)columns && ldo == stride) { /* one long row */
+        columns *= tokens;
+        tokens = tokens ? 1 : 0;
     }
-    for (size_t r = 0; r < rows; r++, out += ldo) {
-        const char *row = (const char *)src + (ptrdiff_t)r * stride * 2;
+    for (size_t t = 0; t < tokens; t++, out += ldo) {
+        const char *row = (const char *)src + (ptrdiff_t)t * stride * 2;
         if (f16)
-            widen_row(width, row, 1, out);
+            widen_row(columns, row, 1, out);
         else
-            widen_row(width, row, 0, out);
+            widen_row(columns, row, 0, out);
     }
 }
 
-static void store_half(size_t rows, size_t width, const T *in, ptrdiff_t ldi, int f16, void *dst,
-                       ptrdiff_t stride)
+static void store_half(size_t tokens, size_t columns, const T *in, ptrdiff_t ldi, int f16,
+                       void *dst, ptrdiff_t stride)
 {
-    if (stride == (ptrdiff_t)width && ldi == stride) {
-        width *= rows;
-        rows = rows ? 1 : 0;
+    if (stride == (ptrdiff_t)columns && ldi == stride) {
+        columns *= tokens;
+        tokens = tokens ? 1 : 0;
     }
-    for (size_t r = 0; r < rows; r++, in += ldi) {
-        char *row = (char *)dst + (ptrdiff_t)r * stride * 2;
+    for (size_t t = 0; t < tokens; t++, in += ldi) {
+        char *row = (char *)dst + (ptrdiff_t)t * stride * 2;
         if (f16)
-            narrow_row(width, in, 1, row);
+            narrow_row(columns, in, 1, row);
         else
-            narrow_row(width, in, 0, row);
+            narrow_row(columns, in, 0, row);
     }
 }
 
-static T absmax_half(size_t rows, size_t width, const void *src, ptrdiff_t stride, int f16)
+static T absmax_half(size_t tokens, size_t columns, const void *src, ptrdiff_t stride, int f16)
 {
     V most = v_zero();
-    if (stride == (ptrdiff_t)width) {
-        width *= rows;
-        rows = rows ? 1 : 0;
+    if (stride == (ptrdiff_t)columns) {
+        columns *= tokens;
+        tokens = tokens ? 1 : 0;
     }
-    for (size_t r = 0; r < rows; r++) {
-        const char *row = (const char *)src + (ptrdiff_t)r * stride * 2;
-        most = f16 ? absmax_row(width, row, 1, most) : absmax_row(width, row, 0, most);
+    for (size_t t = 0; t < tokens; t++) {
+        const char *row = (const char *)src + (ptrdiff_t)t * stride * 2;
+        most = f16 ? absmax_row(columns, row, 1, most) : absmax_row(columns, row, 0, most);
     }
     return s_absmax(most);
 }

@@ -7,18 +7,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Rows of scratch and state are padded to a multiple of this many bytes, and aligned to it. */
+/* Rows of scratch and state are aligned to this many bytes, and padded to a multiple of it. */
 #define TSA_ALIGN 64
 /* No instruction set here has more lanes: 16 f32 or 8 f64. */
 #define TSA_MAX_LANES 16
-/* Rows rounded up to this stay inside every scratch array with lanes = tokens. */
+/* Scratch arrays with lanes = tokens have their tokens padded to a multiple of this. */
 #define TSA_ROW_PAD 16
 
 /* Tokens whose features, scores or keys are in L1 together. */
 #define TSA_TILE_TOKENS 64
-/* Arrays that can be prefetched. */
+/* Most entries of a list of prefetches. */
 #define TSA_PREFETCH_ROWS 16
-/* Monomials of a degree above those stored that are made together. */
+/* Monomials that are made together, of a degree above the stored ones. */
 #define TSA_PIECE 48
 
 /* The symmetric monomials of degrees 0..terms-1 in d variables, ascending degree, each degree in
@@ -27,23 +27,24 @@ struct tsa_monomials {
     size_t d, terms;
     size_t total;         /* F */
     size_t lower;         /* monomials of degrees 1..terms-2, at least d */
-    size_t stored;        /* of them, degrees that stay in base[] with lanes = tokens: 1..stored */
-    size_t base, rows;    /* rows of base[]: monomials stored; with the scratch of higher ones */
+    size_t stored;        /* base[] with lanes = tokens holds degrees 1..stored */
+    size_t base, rows;    /* rows of base[]: those of degrees 1..stored; scratch rows included */
     size_t start[10];     /* start[m]: first feature of degree m; start[terms] = total */
     const size_t *suffix; /* suffix[m*(d+1)+i]: position within degree m of the first tuple whose
                              first index is >= i, for 0 <= i <= d; degree m has
                              suffix[m*(d+1)+d] tuples */
 };
 
-/* Memory that the caller will soon touch, in lines of TSA_ALIGN bytes: a long kernel asks for
- * `budget` of them, a few per register tile, so that they arrive while it computes. */
+/* Memory that the caller will soon touch, in lines of TSA_ALIGN bytes: a long kernel prefetches
+ * `budget` of them, a few after each register tile, so that they arrive while it computes. */
 struct tsa_prefetch {
     size_t budget;
     struct tsa_prefetch_rows {
         const char *row;
-        ptrdiff_t stride;   /* to the next row, in bytes */
-        size_t rows, lines; /* to go; of one row */
-        size_t line;        /* of the row under way */
+        ptrdiff_t stride; /* to the next row, in bytes */
+        size_t rows;      /* that are left, this one included */
+        size_t lines;     /* of each row */
+        size_t line;      /* the next one of this row */
         bool write;
     } rows[TSA_PREFETCH_ROWS];
     size_t count; /* the last of rows[] comes first */
@@ -80,16 +81,14 @@ struct tsa_isa {
     unsigned lanes;  /* of f32 */
     const struct tsa_kernels_f32 *f32;
     const struct tsa_kernels_f64 *f64;
-    const struct tsa_pair_kernels_f32
-        *pair_kernels; /* that need no more; NULL: those of a lesser set */
+    /* For pairs of bf16: a table for any CPU of the set, or NULL if that of a lesser set is as good;
+     * and one for CPUs that has_hardware_pairs() finds to multiply pairs in hardware, or NULL. */
+    const struct tsa_pair_kernels_f32 *pair_kernels, *hardware_pairs;
+    bool (*usable)(void); /* NULL: every CPU that the library is built for */
+    bool (*has_hardware_pairs)(void);
 };
 
+extern const struct tsa_isa *const tsa_isas[]; /* that are built, best first; then NULL */
 extern const struct tsa_isa tsa_isa_scalar;
-extern const struct tsa_isa tsa_isa_avx512;
-extern const struct tsa_isa tsa_isa_avx2;
-extern const struct tsa_isa tsa_isa_neon;
-/* With dot products of bf16 in hardware. */
-extern const struct tsa_pair_kernels_f32 tsa_pair_kernels_avx512bf16;
-extern const struct tsa_pair_kernels_f32 tsa_pair_kernels_neonbf16;
 
 #endif

@@ -1,41 +1,37 @@
 /* SPDX-License-Identifier: MIT */
-/* All kernels for pairs of bf16, added in f32, and their table, which the unit names:
- *   TSA_PAIR_TABLE   its declaration
- *   TSA_PAIR_NAME    its name
- *   TSA_PAIR_FAST    is a pair multiplied in the time of an element?
- * The templates of products are those of float with other operands: a pair in an element's place,
- * of which o_load() and o_set1() make what o_fma() multiplies. */
+/* All kernels for pairs of bf16, added in f32, and their table, of which the unit says
+ *   TSA_TABLE        the symbol
+ *   TSA_TABLE_NAME   the name that it goes by
+ *   TSA_TABLE_FAST   is a pair multiplied in the time of an element?
+ * The templates of products are those of f32 with other operands: pairs in an element's place. For
+ * these the unit has
+ *   O                what o_fma multiplies, a vector of pairs
+ *   o_load, o_set1   of pairs in memory; of one pair in all lanes
+ *   o_fma(a, b, c)   fma(a.even, b.even, fma(a.odd, b.odd, c)); o_fma1 of one lane
+ *   o_count(x, sum)  o_fma of the pairs x with pairs of ones
+ *   v_pair           as in v_scalar.h; v_pair_columns(a, b) of neighbouring lanes of a, then b */
 
-#define T float
-#define TSA_F64 0
 #define TSA_OPERAND_PAIRS 1
-#define TSA_NAME(name) name##_pairs
-
-#include "element_tmpl.h"
-#include TSA_VECTORS
 #define O_TOKENS (TSA_TILE_TOKENS / 2)
 
+#include "args_tmpl.h"
+#include "tile_tmpl.h"
+
 #include "psi_tmpl.h"
-#include "state_tmpl.h"
+#include "psi_pairs_tmpl.h"
+#include "query_tmpl.h"
+#include "update_tmpl.h"
 #include "decode_state_tmpl.h"
 #include "transpose_tmpl.h"
 #include "round_tmpl.h"
+#include "entries_tmpl.h"
 
-/* in the order of the struct, which comes from the same lists */
-#define TSA_KERNEL(result, name, args) name,
-TSA_PAIR_TABLE = {
-    TSA_PAIR_NAME,
-    sizeof(V) / sizeof(T),
-    TSA_PAIR_FAST,
+extern const struct tsa_pair_kernels_f32 TSA_TABLE;
+const struct tsa_pair_kernels_f32 TSA_TABLE = {
+    .name = TSA_TABLE_NAME,
+    .lanes = VL,
+    .fast = TSA_TABLE_FAST,
+#define TSA_KERNEL(result, name, args) .name = entry_##name,
 #include "products.def"
 #include "pairs.def"
 };
-#undef TSA_KERNEL
-#undef O_TOKENS
-#undef O
-#undef V
-#undef VL
-#undef TSA_NAME
-#undef TSA_OPERAND_PAIRS
-#undef TSA_F64
-#undef T

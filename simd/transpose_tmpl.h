@@ -1,53 +1,64 @@
 /* SPDX-License-Identifier: MIT */
 /* Scratch transposed, and its rows added up: lanes = tokens become lanes = monomials. */
 
+struct transpose_args {
+    size_t features, tokens;
+    const T *in;
+    ptrdiff_t ldi;
+    T *sum;
+    int first;
+    T *out;
+    ptrdiff_t ldo;
+};
+
 /* Squares of VL by VL are transposed in registers, so that the chains of VL rows go on together. */
-TSA_INLINE void transpose_squares(const int add, const int store, size_t rows, size_t cols,
-                                  const T *in, ptrdiff_t ldi, T *sum, int first, T *out,
-                                  ptrdiff_t ldo)
+TSA_INLINE void transpose_squares(const int add, const int store, const struct transpose_args *args)
 {
-    for (size_t r = 0; r < rows; r += VL, in += VL * ldi) {
-        const size_t n = rows - r < VL ? rows - r : VL;
-        V s = !add || first ? v_zero() : v_load_first(sum + r, n);
+    const struct transpose_args a = *args;
+    const T *in = a.in;
+    for (size_t r = 0; r < a.features; r += VL, in += VL * a.ldi) {
+        const size_t n = a.features - r < VL ? a.features - r : VL;
+        V s = !add || a.first ? v_zero() : v_load_first(a.sum + r, n);
         size_t c = 0;
-        for (; c + VL <= cols; c += VL) {
+        for (; c + VL <= a.tokens; c += VL) {
             V x[VL];
             TSA_UNROLL
             for (int j = 0; j < VL; j++)
-                x[j] = v_load(in + j * ldi + c);
+                x[j] = v_load(in + j * a.ldi + c);
             v_transpose(x);
             TSA_UNROLL
             for (int j = 0; j < VL; j++) {
                 if (add)
                     s = o_count(x[j], s);
                 if (store)
-                    v_store(out + ((ptrdiff_t)c + j) * ldo + r, x[j]);
+                    v_store(a.out + ((ptrdiff_t)c + j) * a.ldo + r, x[j]);
             }
         }
-        if (c < cols) {
+        if (c < a.tokens) {
             V x[VL];
             for (size_t j = 0; j < VL; j++)
-                x[j] = v_load(in + (ptrdiff_t)j * ldi + c);
+                x[j] = v_load(in + (ptrdiff_t)j * a.ldi + c);
             v_transpose(x);
-            for (size_t j = 0; j < cols - c; j++) {
+            for (size_t j = 0; j < a.tokens - c; j++) {
                 if (add)
                     s = o_count(x[j], s);
                 if (store)
-                    v_store(out + (ptrdiff_t)(c + j) * ldo + r, x[j]);
+                    v_store(a.out + (ptrdiff_t)(c + j) * a.ldo + r, x[j]);
             }
         }
         if (add)
-            v_store_first(sum + r, n, s);
+            v_store_first(a.sum + r, n, s);
     }
 }
 
-static void transpose(size_t rows, size_t cols, const T *in, ptrdiff_t ldi, T *sum, int first,
+static void transpose(size_t features, size_t tokens, const T *in, ptrdiff_t ldi, T *sum, int first,
                       T *out, ptrdiff_t ldo)
 {
+    const struct transpose_args a = {features, tokens, in, ldi, sum, first, out, ldo};
     if (sum && out)
-        transpose_squares(1, 1, rows, cols, in, ldi, sum, first, out, ldo);
+        transpose_squares(1, 1, &a);
     else if (sum)
-        transpose_squares(1, 0, rows, cols, in, ldi, sum, first, NULL, 0);
+        transpose_squares(1, 0, &a);
     else
-        transpose_squares(0, 1, rows, cols, in, ldi, NULL, 0, out, ldo);
+        transpose_squares(0, 1, &a);
 }

@@ -1,10 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* What the units of kernels share: compiler words, memory asked for prefetch, rows of a tile. The unit
- * defines
- *   TSA_VECTORS                 its vector header
- *   TSA_TILES(X)                X(rows, vectors) for every tile to build
- *   TSA_TILE_VECTORS            widest tile, in vectors
- *   TSA_TILE_ROWS               {0, most rows with 1 vector, with 2, ...} */
+/* What all units of kernels share. A unit holds the kernels of one instruction set and one type; it
+ * includes, in this order,
+ *   f32.h or f64.h        the type T, and what follows from it; includes this file
+ *   v_<isa>.h             vectors of T, and the register tiles that suit the registers:
+ *     TSA_TILES(X)          X(rows, vectors) for every tile to build
+ *     TSA_TILE_VECTORS      widest tile, in vectors
+ *     TSA_TILE_ROWS         0, most rows with 1 vector, with 2, ...
+ *   elements_tmpl.h       the kernels and their table; or pairs_tmpl.h, those for pairs of bf16
+ * and exports that table, tsa_kernels_<unit>, and nothing else. */
+#ifndef FP_FAST_FMA
+#define FP_FAST_FMA /* makes sleef.h declare the exponential that v_scalar.h calls */
+#endif
 #include <math.h>
 #include <sleef.h>
 #include <stdbool.h>
@@ -30,10 +36,8 @@
 #endif
 #if defined(__GNUC__)
 #define TSA_INLINE static inline __attribute__((always_inline))
-#define TSA_UNUSED __attribute__((unused))
 #else
 #define TSA_INLINE static inline
-#define TSA_UNUSED
 #endif
 
 static inline void prefetch_lines(const char *line, size_t n, bool write)
@@ -50,7 +54,7 @@ static inline void prefetch_lines(const char *line, size_t n, bool write)
 #endif
 }
 
-/* Ask for the line of *x. */
+/* Prefetch the line of *x. */
 static inline void prefetch_line(const void *x)
 {
 #if defined(__GNUC__)
@@ -60,7 +64,7 @@ static inline void prefetch_line(const void *x)
 #endif
 }
 
-/* Ask for the next n lines. */
+/* Prefetch the next n lines of the list. */
 static inline void prefetch_next(struct tsa_prefetch *prefetch, size_t n)
 {
     while (n > 0 && prefetch->count > 0) {
@@ -78,37 +82,8 @@ static inline void prefetch_next(struct tsa_prefetch *prefetch, size_t n)
     }
 }
 
-/* Lines per tile of a kernel that has so many. */
+/* How many lines a kernel of so many register tiles prefetches after each of them. */
 static inline size_t prefetch_share(struct tsa_prefetch *prefetch, size_t tiles)
 {
     return !prefetch || prefetch->count == 0 ? 0 : (prefetch->budget + tiles - 1) / tiles;
 }
-
-/* Rows that a tile may have; a remainder is covered by the next smaller ones. */
-#define TSA_ROWS_4(X, nv) X(1, nv) X(2, nv) X(4, nv)
-#define TSA_ROWS_6(X, nv) TSA_ROWS_4(X, nv) X(6, nv)
-#define TSA_ROWS_8(X, nv) TSA_ROWS_4(X, nv) X(8, nv)
-#define TSA_ROWS_12(X, nv) TSA_ROWS_8(X, nv) X(12, nv)
-#define TSA_ROWS_16(X, nv) TSA_ROWS_8(X, nv) X(16, nv)
-#define TSA_MOST_ROWS 16
-
-/* The tallest tile of `vectors` vectors for `left` rows. */
-static inline size_t tile_rows(size_t vectors, size_t left)
-{
-    static const unsigned char most[] = TSA_TILE_ROWS;
-    if (left >= most[vectors])
-        return most[vectors];
-    size_t n = 8;
-    while (n > left || n > most[vectors])
-        n /= 2;
-    return n;
-}
-
-static inline size_t tile_count(size_t rows, size_t vectors)
-{
-    static const unsigned char most[] = TSA_TILE_ROWS;
-    const size_t widest = sizeof most - 1, nv = vectors < widest ? vectors : widest;
-    return nv == 0 ? 1 : (vectors + nv - 1) / nv * (rows / most[nv] + 1);
-}
-
-#include "names.h"

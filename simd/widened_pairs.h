@@ -16,4 +16,4 @@ static inline T o_fma1(T a, T b, T c)
     return lane[0];
 }
 static inline V o_count(V x, V sum) { return v_add(v_add(sum, v_pair_odd(x)), v_pair_even(x)); }
-static inline V v_pair_cols(V a, V b) { return v_pair(v_evens(a, b), v_odds(a, b)); }
+static inline V v_pair_columns(V a, V b) { return v_pair(v_evens(a, b), v_odds(a, b)); }

@@ -1,111 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Token by token, in the open window and in softmax: weights of pairs, their sums over values. */
-
-/* What becomes of a score x: p(x), itself, or exp(x) where it is bounded. */
-enum score_kind { SCORE_SERIES, SCORE_ONLY, SCORE_EXP };
-
-struct score_args {
-    size_t width;
-    const T *kt;
-    ptrdiff_t ldk;
-    const T *qt;
-    ptrdiff_t ldq;
-    size_t terms;
-    const T *coef;
-    T *w;
-    ptrdiff_t ldw;
-    enum score_kind kind;
-};
-
-static void exp_rows(int rows, int nv, T *w, ptrdiff_t ldw)
-{
-    for (int r = 0; r < rows; r++)
-        for (int c = 0; c < nv; c++) {
-            T *x = w + r * ldw + c * VL;
-            v_store(x, exp_near_zero(v_load(x)));
-        }
-}
-
-/* rows = keys, lanes = queries */
-TSA_INLINE void score_tile(const int rows, const int nv, const struct score_args *s, size_t i,
-                           size_t t)
-{
-    V acc[TSA_MOST_ROWS][TSA_TILE_VECTORS];
-    TSA_TILE_EACH(rows, nv)
-        acc[r][c] = v_zero();
-    const T *a = s->kt + i, *b = s->qt + t;
-    for (size_t n = s->width; n > 0; n--, a += s->ldk, b += s->ldq)
-        TSA_TILE_STEP(rows, nv, a, 1, b);
-    T *out = s->w + (ptrdiff_t)i * s->ldw + t;
-    if (s->kind == SCORE_EXP && rows * nv >= (TSA_TILE_VECTORS > 2 ? 24 : 12)) {
-        TSA_TILE_EACH(rows, nv)
-            v_store(out + r * s->ldw + c * VL, exp_near_zero(acc[r][c]));
-        return;
-    }
-    if (s->kind != SCORE_SERIES) {
-        TSA_TILE_EACH(rows, nv)
-            v_store(out + r * s->ldw + c * VL, acc[r][c]);
-        if (s->kind == SCORE_EXP) /* small tiles are few, and code */
-            exp_rows(rows, nv, out, s->ldw);
-        return;
-    }
-    const V top = v_set1(s->coef[s->terms - 1]);
-    if (s->terms == 3) {
-        const V c1 = v_set1(s->coef[1]), c0 = v_set1(s->coef[0]);
-        TSA_TILE_EACH(rows, nv)
-            v_store(out + r * s->ldw + c * VL, v_fma(v_fma(top, acc[r][c], c1), acc[r][c], c0));
-        return;
-    }
-    TSA_TILE_EACH(rows, nv) {
-        V p = top;
-        for (size_t m = s->terms - 1; m > 0; m--)
-            p = v_fma(p, acc[r][c], v_set1(s->coef[m - 1]));
-        v_store(out + r * s->ldw + c * VL, p);
-    }
-}
-
-#define X(rows, nv)                                                                                \
-    static void TSA_NAME(score_##rows##x##nv)(const struct score_args *s, size_t i, size_t t)      \
-    {                                                                                              \
-        score_tile(rows, nv, s, i, t);                                                             \
-    }
-TSA_TILES(X)
-#undef X
-
-typedef void (*score_fn)(const struct score_args *, size_t, size_t);
-static const score_fn score_table[TSA_TILE_VECTORS + 1][TSA_MOST_ROWS + 1] = {
-#define X(rows, nv) [nv][rows] = TSA_NAME(score_##rows##x##nv),
-    TSA_TILES(X)
-#undef X
-};
-
-static void score_tiles(const struct score_args *s, size_t keys, size_t queries, ptrdiff_t diag)
-{
-    const size_t vectors = (queries + VL - 1) / VL;
-    for (size_t panel = 0; panel < vectors; panel += TSA_TILE_VECTORS) {
-        const size_t end = vectors - panel < TSA_TILE_VECTORS ? vectors : panel + TSA_TILE_VECTORS;
-        for (size_t i = 0; i < keys;) {
-            /* the first query that sees key i is i - diag */
-            const ptrdiff_t seen = (ptrdiff_t)i - diag;
-            size_t v = seen > 0 ? (size_t)seen / VL : 0;
-            v = v < panel ? panel : v;
-            if (v >= end)
-                break;
-            const size_t nv = end - v;
-            const size_t n = tile_rows(nv, keys - i);
-            score_table[nv][n](s, i, v * VL);
-            i += n;
-        }
-    }
-}
-
-static void scores(size_t keys, size_t queries, size_t width, const T *kt, ptrdiff_t ldk,
-                   const T *qt, ptrdiff_t ldq, size_t terms, const T *coef, T *w, ptrdiff_t ldw,
-                   ptrdiff_t diag)
-{
-    const struct score_args s = {width, kt, ldk, qt, ldq, terms, coef, w, ldw, SCORE_SERIES};
-    score_tiles(&s, keys, queries, diag);
-}
+/* Sums of weights and of weighted values, over the keys that each query of a tile sees. */
 
 /* Keys i0 .. i1-1 added to vectors j .. nv-1; vector j only in lanes >= k, k+1, ... if masked. */
 TSA_INLINE void window_ones_keys(const int j, const int masked, const int nv, size_t i0, size_t i1,
@@ -153,22 +47,6 @@ static void window_ones(size_t keys, size_t queries, const T *w, ptrdiff_t ldw, 
         window_ones_vectors(1, keys, w + t, ldw, (size_t)((ptrdiff_t)t + diag + 1), den + t, first);
 }
 
-struct window_args {
-    size_t width, keys;
-    ptrdiff_t diag;
-    const T *w;
-    ptrdiff_t ldw;
-    const T *v;
-    ptrdiff_t ldv;
-    const T *acc;
-    ptrdiff_t lda;
-    int first;
-    const T *shrink; /* NULL, or what multiplies acc before: [rows] */
-    const T *den;    /* NULL: dst is not divided, and has whole vectors */
-    T *dst;
-    ptrdiff_t stride;
-};
-
 TSA_INLINE void window_tile(const int rows, const int nv, const struct window_args *p, size_t t,
                             size_t col)
 {
@@ -207,7 +85,7 @@ TSA_INLINE void window_tile(const int rows, const int nv, const struct window_ar
             b += p->ldv;
         }
     }
-    const size_t left = p->width - col;
+    const size_t left = p->columns - col;
     T *out = p->dst + (ptrdiff_t)t * p->stride + (ptrdiff_t)col;
     if (!p->den) {
         TSA_TILE_EACH(rows, nv)
@@ -229,7 +107,7 @@ TSA_INLINE void window_tile(const int rows, const int nv, const struct window_ar
 }
 
 #define X(rows, nv)                                                                                \
-    static void TSA_NAME(window_##rows##x##nv)(const struct window_args *p, size_t t, size_t col)  \
+    static void window_##rows##x##nv(const struct window_args *p, size_t t, size_t col)            \
     {                                                                                              \
         window_tile(rows, nv, p, t, col);                                                          \
     }
@@ -238,30 +116,21 @@ TSA_TILES(X)
 
 typedef void (*window_fn)(const struct window_args *, size_t, size_t);
 static const window_fn window_table[TSA_TILE_VECTORS + 1][TSA_MOST_ROWS + 1] = {
-#define X(rows, nv) [nv][rows] = TSA_NAME(window_##rows##x##nv),
+#define X(rows, nv) [nv][rows] = window_##rows##x##nv,
     TSA_TILES(X)
 #undef X
 };
 
-static void window_tiles(const struct window_args *p, size_t rows)
+static void window(const struct window_args *p)
 {
-    const size_t vectors = (p->width + VL - 1) / VL;
+    const size_t vectors = (p->columns + VL - 1) / VL;
     for (size_t c = 0; c < vectors;) {
         const size_t left = vectors - c, nv = left < TSA_TILE_VECTORS ? left : TSA_TILE_VECTORS;
-        for (size_t t = 0; t < rows;) {
-            const size_t n = tile_rows(nv, rows - t);
+        for (size_t t = 0; t < p->queries;) {
+            const size_t n = tile_rows(nv, p->queries - t);
             window_table[nv][n](p, t, c * VL);
             t += n;
         }
         c += nv;
     }
-}
-
-static void window(size_t rows, size_t width, size_t keys, ptrdiff_t diag, const T *w,
-                   ptrdiff_t ldw, const T *v, ptrdiff_t ldv, const T *acc, ptrdiff_t lda, int first,
-                   const T *den, T *dst, ptrdiff_t stride)
-{
-    const struct window_args p = {width, keys, diag,  w,    ldw, v,   ldv,
-                                  acc,   lda,  first, NULL, den, dst, stride};
-    window_tiles(&p, rows);
 }

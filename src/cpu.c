@@ -1,75 +1,30 @@
 /* SPDX-License-Identifier: MIT */
-/* Which instruction sets are built, which this CPU and system can run, and which one to take. */
+/* Which instruction sets this CPU and system can run, and which one to take. */
 #include "config.h"
 
 #include "internal.h"
 
-#ifdef TSA_HAVE_AVX2
-#include <cpuid.h>
-#endif
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#ifdef HAVE_GETAUXVAL
-#include <sys/auxv.h>
-#endif
-
-/* Best first. */
-static const struct tsa_isa *const built[] = {
-#ifdef TSA_HAVE_AVX512
-    &tsa_isa_avx512,
-#endif
-#ifdef TSA_HAVE_AVX2
-    &tsa_isa_avx2,
-#endif
-#ifdef TSA_HAVE_NEON
-    &tsa_isa_neon,
-#endif
-    &tsa_isa_scalar,
-};
 
 const struct tsa_isa *tsa_isa_at(size_t i)
 {
-    return i < sizeof built / sizeof *built ? built[i] : NULL;
+    size_t built = 0;
+
+    while (tsa_isas[built])
+        built++;
+    return i < built ? tsa_isas[i] : NULL;
 }
 
-#ifdef TSA_HAVE_AVX2
-/* For older compilers: the builtin does not know this one there. */
-static bool has_f16c(void)
-{
-    unsigned a, b, c, d;
-    return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
-}
-#endif
-
-/* Exactly the features that the unit's compiler flags allow; keep with the flags in m4/. The
- * builtin also asks whether the system saves the registers. AArch64 always has NEON. */
 bool tsa_isa_usable(const struct tsa_isa *isa)
 {
-#ifdef TSA_HAVE_AVX512
-    if (isa == &tsa_isa_avx512)
-        return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-               __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
-#endif
-#ifdef TSA_HAVE_AVX2
-    if (isa == &tsa_isa_avx2)
-        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
-#endif
-    return isa != NULL;
+    return isa && (!isa->usable || isa->usable());
 }
 
 const struct tsa_pair_kernels_f32 *tsa_hardware_pair_kernels(const struct tsa_isa *isa)
 {
-#ifdef TSA_HAVE_AVX512BF16
-    if (isa == &tsa_isa_avx512 && __builtin_cpu_supports("avx512bf16"))
-        return &tsa_pair_kernels_avx512bf16;
-#endif
-#if defined(TSA_HAVE_NEONBF16) && defined(HAVE_GETAUXVAL) && defined(HWCAP2_BF16)
-    if (isa == &tsa_isa_neon && (getauxval(AT_HWCAP2) & HWCAP2_BF16))
-        return &tsa_pair_kernels_neonbf16;
-#endif
-    (void)isa;
-    return NULL;
+    return isa->hardware_pairs && isa->has_hardware_pairs() ? isa->hardware_pairs : NULL;
 }
 
 const struct tsa_pair_kernels_f32 *tsa_pair_kernels_for(const struct tsa_isa *isa)

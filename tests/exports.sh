@@ -29,12 +29,21 @@ else
     echo "no shared library here: only the header was compared"
 fi
 
-for isa in ${TSA_TEST_ISAS:-scalar}; do
-    for object in "$TSA_TEST_BUILD"/simd/.libs/libk_"$isa"_la-isa_"$isa".o \
-                  "$TSA_TEST_BUILD"/simd/libk_"$isa"_la-isa_"$isa".o; do
+seen=
+for source in "$TSA_TEST_SOURCE"/simd/*_f32.c "$TSA_TEST_SOURCE"/simd/*_f64.c \
+              "$TSA_TEST_SOURCE"/simd/*_bf16.c; do
+    unit=$(basename "$source" .c)
+    for object in "$TSA_TEST_BUILD"/simd/.libs/libk_*_la-"$unit".o \
+                  "$TSA_TEST_BUILD"/simd/libk_*_la-"$unit".o; do
         [ -f "$object" ] || continue
         found=$(globals "$object" | sed 's/^_tsa/tsa/; /^__/d' | tr '\n' ' ')
-        [ "$found" = "tsa_isa_$isa " ] || complain "global symbols of $object: $found"
+        [ "$found" = "tsa_kernels_$unit " ] || complain "global symbols of $object: $found"
+        seen="$seen $unit"
+    done
+done
+for isa in ${TSA_TEST_ISAS:-scalar}; do
+    for unit in "${isa}_f32" "${isa}_f64"; do
+        case " $seen " in *" $unit "*) ;; *) complain "no object of simd/$unit.c was found" ;; esac
     done
 done
 exit $failed

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* The window of one token: scores, then values, and the division. */
+/* The window as one token sees it: scores, then values, and the division. */
 
-TSA_INLINE void decode_score_vectors(const int nv, size_t width, const T *kt, ptrdiff_t ldk,
-                                     const T *q, size_t terms, const T *coef, T *w)
+TSA_INLINE void decode_score_vectors(const int nv, size_t d, const T *kt, ptrdiff_t ldk, const T *q,
+                                     size_t terms, const T *coef, T *w)
 {
     V x[4], p[4];
     TSA_UNROLL
@@ -10,7 +10,7 @@ TSA_INLINE void decode_score_vectors(const int nv, size_t width, const T *kt, pt
         x[c] = v_zero();
         p[c] = v_set1(coef[terms - 1]);
     }
-    for (size_t i = 0; i < width; i++) {
+    for (size_t i = 0; i < d; i++) {
         const V qi = v_set1(q[i]);
         TSA_UNROLL
         for (int c = 0; c < nv; c++)
@@ -27,32 +27,33 @@ TSA_INLINE void decode_score_vectors(const int nv, size_t width, const T *kt, pt
         v_store(w + c * VL, p[c]);
 }
 
-static void decode_scores(size_t keys, size_t width, const T *kt, ptrdiff_t ldk, const T *q,
+static void decode_scores(size_t keys, size_t d, const T *kt, ptrdiff_t ldk, const T *q,
                           size_t terms, const T *coef, T *w)
 {
     size_t i = 0;
     for (; i + 3 * VL < keys; i += 4 * VL)
-        decode_score_vectors(4, width, kt + i, ldk, q, terms, coef, w + i);
+        decode_score_vectors(4, d, kt + i, ldk, q, terms, coef, w + i);
     for (; i + VL < keys; i += 2 * VL)
-        decode_score_vectors(2, width, kt + i, ldk, q, terms, coef, w + i);
+        decode_score_vectors(2, d, kt + i, ldk, q, terms, coef, w + i);
     for (; i < keys; i += VL)
-        decode_score_vectors(1, width, kt + i, ldk, q, terms, coef, w + i);
+        decode_score_vectors(1, d, kt + i, ldk, q, terms, coef, w + i);
 }
 
-TSA_INLINE void decode_window_vectors(const int nv, size_t left, size_t keys, const T *w,
-                                      const T *v, ptrdiff_t ldv, const T *acc, T den, int first,
-                                      T *dst)
+TSA_INLINE void decode_window_vectors(const int nv, const struct decode_window_args *a, size_t col)
 {
+    const size_t left = a->columns - col;
+    const T *v = a->v + col;
+    T *dst = a->dst + col, den = a->first ? 0 : a->den;
     V s[TSA_DECODE_VECTORS];
     TSA_UNROLL
     for (int c = 0; c < nv; c++)
-        s[c] = first ? v_zero() : v_load(acc + c * VL);
-    for (size_t i = 0; i < keys; i++) {
-        const V a = v_set1(w[i]);
-        den = den + w[i];
+        s[c] = a->first ? v_zero() : v_load(a->acc + col + c * VL);
+    for (size_t i = 0; i < a->keys; i++) {
+        const V weight = v_set1(a->w[i]);
+        den = den + a->w[i];
         TSA_UNROLL
         for (int c = 0; c < nv; c++)
-            s[c] = v_fma(a, v_load(v + (ptrdiff_t)i * ldv + c * VL), s[c]);
+            s[c] = v_fma(weight, v_load(v + (ptrdiff_t)i * a->ldv + c * VL), s[c]);
     }
     const V d = v_set1(den);
     TSA_UNROLL
@@ -65,16 +66,13 @@ TSA_INLINE void decode_window_vectors(const int nv, size_t left, size_t keys, co
     }
 }
 
-static void decode_window(size_t width, size_t keys, const T *w, const T *v, ptrdiff_t ldv,
-                          const T *acc, T den, int first, T *dst)
+static void decode_window(const struct decode_window_args *a)
 {
-    if (first)
-        den = 0;
-    for (size_t c = 0; c < width;) {
-        const size_t left = width - c;
+    for (size_t c = 0; c < a->columns;) {
+        const size_t left = a->columns - c;
 #define X(nv)                                                                                      \
     if (left > (nv - 1) * VL) {                                                                    \
-        decode_window_vectors(nv, left, keys, w, v + c, ldv, acc + c, den, first, dst + c);        \
+        decode_window_vectors(nv, a, c);                                                           \
         c += nv * VL;                                                                              \
         continue;                                                                                  \
     }
