@@ -11,10 +11,10 @@ static void prefetch_chunk(const struct tsa_call *call, const struct tsa_item *i
     struct rows r = job->r;
     prefetch->count = 0;
     for (; r.h < next; r.h++)
-        prefetch_rows(prefetch, call->o, r, plan->dv, true);
+        prefetch_rows(prefetch, call->o, &r, plan->dv, true);
     if (job->heads > 0 && next < end) {
         for (; r.h < end && r.h < next + job->heads; r.h++)
-            prefetch_rows(prefetch, call->q, r, plan->d, false);
+            prefetch_rows(prefetch, call->q, &r, plan->d, false);
         return;
     }
     const size_t t = r.t + r.n, left = it->end - t;

@@ -35,12 +35,12 @@ static void prefill_task(const struct context *x, size_t index)
 
 static void prefill(const struct tsa_call *call)
 {
-    struct tsa_call team = *call;
-    const struct tsa_schedule s = tsa_schedule_prefill(&team);
-    if (s.decode) {
+    if (tsa_is_decode(call)) {
         decode(call);
         return;
     }
+    struct tsa_call team = *call;
+    const struct tsa_schedule s = tsa_schedule_prefill(&team);
     team.work = &s;
     if (!s.relay && s.together > 0)
         prefill_waves(&team, call->order, s.together);
