@@ -12,16 +12,16 @@ struct tsa_call {
     const struct tsa_state *const *states;
     struct tsa_state *const *writable; /* the same states, or NULL in a call that only reads */
     size_t batch, layer;
-    size_t tokens;          /* of k and v of each sequence, or queries; the most of a ragged call */
-    const int64_t *offsets; /* of packed sequences, */
-    const int64_t *lengths; /* lengths of padded ones, */
-    const int64_t *slots;   /* or indices into states and batches; at most one of them */
-    size_t keys;            /* softmax */
-    int causal;             /* softmax */
+    size_t tokens; /* of k and v of each sequence, or queries; the most of a ragged call */
+    /* At most one of these is not NULL: offsets of packed sequences, lengths of padded ones, or
+     * indices into states and batches. */
+    const int64_t *offsets, *lengths, *slots;
+    size_t keys; /* softmax: of each sequence; else 0 */
+    int causal;  /* softmax */
     const struct tsa_tensor *q, *k, *v, *o;
     struct tsa_team team;
-    size_t together;       /* elements for items on which the whole team works */
-    size_t *order, *loads; /* [TSA_LONG_ITEMS x threads], [threads]: for the order of items */
+    size_t together;       /* elements of scratch for items on which the whole team works */
+    size_t *order, *loads; /* [TSA_LONG_ITEMS x threads], [threads]: scratch of the schedule */
     char *scratch;         /* scratch of threads, then `together` elements */
     const void *work;      /* what the tasks of one phase share */
 };
@@ -51,7 +51,7 @@ struct tsa_section {
     struct tsa_layout layout;
     size_t window; /* tokens in its open window */
 };
-/* Sums of features that follow one another, `ldv` elements apart. */
+/* Rows of sums: features that follow one another, in rows of layout.ldv elements. */
 struct tsa_rows {
     void *hi, *lo, *ones_hi, *ones_lo;
 };
@@ -89,7 +89,7 @@ static inline void tsa_run_sequences(const struct tsa_call *call, tsa_task task,
 
 /* -- workspace.c -- */
 
-/* Fill team, together and scratch of the call, from ws (whose threads then are the most) or by
+/* Fill team, together and scratch of the call, from ws (then with its threads at most) or by
  * allocation; tsa_call_end gives allocated scratch back. */
 enum tsa_status tsa_call_begin(struct tsa_call *call, struct tsa_workspace *ws,
                                struct tsa_error *err);

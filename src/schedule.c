@@ -253,7 +253,7 @@ static void list_items(const struct tsa_call *call, struct tsa_schedule *s)
 {
     const struct tsa_plan *plan = call->plan;
     const size_t threads = call->team.threads, most = TSA_LONG_ITEMS * threads;
-    s->longest = s->tokens / most; /* so the list has room */
+    s->longest = s->tokens / most; /* so that all of them fit into the list */
     if (s->longest < 2 * plan->chunk - 1 || plan->team_use != TSA_TEAM_AUTO)
         s->longest = 2 * plan->chunk - 1;
     s->last = SIZE_MAX;

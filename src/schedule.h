@@ -83,7 +83,8 @@ struct tsa_schedule {
 };
 /* Has every sequence one token, with queries? Then the call is a decoding step. */
 bool tsa_is_decode(const struct tsa_call *call);
-/* The schedule of another call: fill call->order, and make its team one thread if more do not pay. */
+/* The schedule of another call: fills call->order, and makes its team one thread if more do not
+ * pay. */
 struct tsa_schedule tsa_schedule_prefill(struct tsa_call *call);
 /* The item of task `index` of the first s->alone + s->rest ones; false if it has none to do. */
 bool tsa_schedule_item(const struct tsa_call *call, const struct tsa_schedule *s, size_t index,
