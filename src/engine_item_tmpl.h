@@ -76,7 +76,7 @@ static void query_task(const struct context *x, size_t index)
     const struct tsa_plan *plan = x->plan;
     const size_t parts = tsa_query_parts(x->call), part = index % parts;
     const size_t h = index / parts % plan->heads, b = index / parts / plan->heads;
-    const struct kv_head kv = kv_head_of(x->call, b, h / plan->group);
+    const struct kv_head kv = kv_head_at(x->call, b * plan->kv_heads + h / plan->group);
     const size_t t = part * plan->scratch.queries, left = x->call->tokens - t;
     const size_t n = left < plan->scratch.queries ? left : plan->scratch.queries;
     const struct job job = {{b, h, t, n}, 1, false, false};

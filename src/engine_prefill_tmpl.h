@@ -12,7 +12,7 @@ static void singles_task(const struct context *x, size_t index)
         if (tsa_call_tokens(call, b) != 1)
             continue;
         for (size_t g = 0; g < x->plan->kv_heads; g++) {
-            heads[count++] = kv_head_of(call, b, g);
+            set_kv_head(&heads[count++], call, b, g);
             if (count == together) {
                 token_heads(x, heads, count);
                 count = 0;

@@ -176,7 +176,7 @@ static void token_task(const struct context *x, size_t index)
     struct kv_head heads[TSA_TOKEN_ROWS];
     size_t b = first / kv_heads, g = first % kv_heads;
     for (size_t i = 0; i < count; i++) {
-        heads[i] = kv_head_of(x->call, b, g);
+        set_kv_head(&heads[i], x->call, b, g);
         if (++g == kv_heads) {
             b++;
             g = 0;
