@@ -25,8 +25,8 @@ struct tsa_call {
     int causal;             /* softmax */
     const struct tsa_tensor *q, *k, *v, *o; /* NULL where the operation has none */
     struct tsa_team team;
-    size_t together;       /* elements for items on which the whole team works */
-    size_t *order, *loads; /* [TSA_LONG_ITEMS x threads], [threads]: for the order of items */
+    size_t together;       /* elements of scratch for items on which the whole team works */
+    size_t *order, *loads; /* [TSA_LONG_ITEMS x threads], [threads]: scratch of the schedule */
     char *scratch;         /* scratch of threads, then `together` elements */
     const void *work;      /* what the tasks of one phase share */
 };
@@ -68,7 +68,7 @@ struct tsa_section {
     struct tsa_layout layout;
     size_t window; /* tokens in its open window */
 };
-/* Sums of features that follow one another, `ldv` elements apart. */
+/* Rows of sums: features that follow one another, in rows of layout.ldv elements. */
 struct tsa_rows {
     void *hi, *lo, *ones_hi, *ones_lo;
 };
@@ -106,7 +106,7 @@ static inline void tsa_run_sequences(const struct tsa_call *call, tsa_task task,
 
 /* -- workspace.c -- */
 
-/* Fill team, together and scratch of the call, from ws (whose threads then are the most) or by
+/* Fill team, together and scratch of the call, from ws (then with its threads at most) or by
  * allocation; tsa_call_end gives allocated scratch back. */
 enum tsa_status tsa_call_begin(struct tsa_call *call, struct tsa_workspace *ws,
                                struct tsa_error *err);

@@ -11,10 +11,10 @@ static void prefetch_chunk(const struct tsa_call *call, const struct tsa_item *i
     struct rows r = job->r;
     prefetch->count = 0;
     for (; r.h < next; r.h++)
-        prefetch_rows(prefetch, call->o, r, plan->dv, true);
+        prefetch_rows(prefetch, call->o, &r, plan->dv, true);
     if (job->heads > 0 && next < end) {
         for (; r.h < end && r.h < next + job->heads; r.h++)
-            prefetch_rows(prefetch, call->q, r, plan->d, false);
+            prefetch_rows(prefetch, call->q, &r, plan->d, false);
         return;
     }
     const size_t t = r.t + r.n, left = it->end - t;
@@ -76,7 +76,7 @@ static void query_task(const struct context *x, size_t index)
     const struct tsa_plan *plan = x->plan;
     const size_t parts = tsa_query_parts(x->call), part = index % parts;
     const size_t h = index / parts % plan->heads, b = index / parts / plan->heads;
-    const struct kv_head kv = kv_head_of(x->call, b, h / plan->group);
+    const struct kv_head kv = kv_head_at(x->call, b * plan->kv_heads + h / plan->group);
     const size_t t = part * plan->scratch.queries, left = x->call->tokens - t;
     const size_t n = left < plan->scratch.queries ? left : plan->scratch.queries;
     const struct job job = {{kv.item.b, h, t, n}, 1, false, false};

@@ -10,8 +10,9 @@ static void pack_queries(const struct context *x, size_t b, size_t t, const stru
     for (size_t i = 0; i < p->heads; i++) {
         const struct queries q = queries_of_head(plan, &p->queries, i);
         const T scale = coefficients_of(plan, p->h0 + i).scale;
-        const struct matrix src = rows_in(plan, x->call->q, (struct rows){b, p->h0 + i, t, p->m},
-                                          plan->d, x->scratch + plan->scratch.rows);
+        const struct matrix src =
+            rows_in(plan, x->call->q, &(const struct rows){b, p->h0 + i, t, p->m}, plan->d,
+                    x->scratch + plan->scratch.rows);
         for (size_t u = 0; u < p->m; u += TSA_TILE_TOKENS)
             KERNELS(plan)->pack_t(tile_tokens(p->m - u), plan->d, src.at + (ptrdiff_t)u * src.ld,
                                   src.ld, l2, scale, tile_at(plan, q.base, u), TSA_TILE_TOKENS);
@@ -66,8 +67,8 @@ static void write_outputs(const struct context *x, size_t b, size_t t, const str
         const struct rows r = {b, p->h0 + i, t, p->m};
         const struct queries q = queries_of_head(plan, &p->queries, i);
         window_outputs(x, &q, coefficients_of(plan, r.h).coef, sight, p->m,
-                       rows_out(plan, o, r, buffer));
-        rows_out_done(plan, o, r, 0, plan->dv, buffer);
+                       rows_out(plan, o, &r, buffer));
+        rows_out_done(plan, o, &r, 0, plan->dv, buffer);
     }
 }
 

@@ -3,19 +3,19 @@
 
 /* Rows of a tensor. */
 static void prefetch_rows(struct tsa_prefetch *prefetch, const struct tsa_tensor *tensor,
-                          struct rows r, size_t width, bool write)
+                          const struct rows *r, size_t width, bool write)
 {
     const size_t elem = tsa_dtype_bytes(tensor->dtype), bytes = width * elem;
-    if (prefetch->count == TSA_PREFETCH_ROWS || r.n == 0)
+    if (prefetch->count == TSA_PREFETCH_ROWS || r->n == 0)
         return;
-    struct tsa_prefetch_rows rows = {tsa_row(tensor, r.b, r.h, r.t),
+    struct tsa_prefetch_rows rows = {tsa_row(tensor, r->b, r->h, r->t),
                                      tensor->token * (ptrdiff_t)elem,
-                                     r.n,
+                                     r->n,
                                      (bytes + TSA_ALIGN - 1) / TSA_ALIGN,
                                      0,
                                      write};
     if (rows.stride == (ptrdiff_t)bytes) { /* one long row */
-        rows.lines = (r.n * bytes + TSA_ALIGN - 1) / TSA_ALIGN;
+        rows.lines = (r->n * bytes + TSA_ALIGN - 1) / TSA_ALIGN;
         rows.rows = 1;
     }
     prefetch->rows[prefetch->count++] = rows;
@@ -44,7 +44,8 @@ static void prefetch_inputs(struct tsa_prefetch *prefetch, const struct tsa_call
     const struct tsa_plan *plan = call->plan;
     const size_t first = it->g * plan->group;
     for (size_t i = 0; tsa_call_has_queries(call) && i < heads; i++)
-        prefetch_rows(prefetch, call->q, (struct rows){it->b, first + i, t, n}, plan->d, false);
-    prefetch_rows(prefetch, call->k, (struct rows){it->b, it->g, t, n}, plan->d, false);
-    prefetch_rows(prefetch, call->v, (struct rows){it->b, it->g, t, n}, plan->dv, false);
+        prefetch_rows(prefetch, call->q, &(const struct rows){it->b, first + i, t, n}, plan->d,
+                      false);
+    prefetch_rows(prefetch, call->k, &(const struct rows){it->b, it->g, t, n}, plan->d, false);
+    prefetch_rows(prefetch, call->v, &(const struct rows){it->b, it->g, t, n}, plan->dv, false);
 }

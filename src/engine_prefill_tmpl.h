@@ -12,7 +12,7 @@ static void singles_task(const struct context *x, size_t index)
         if (tsa_call_tokens(call, b) != 1)
             continue;
         for (size_t g = 0; g < x->plan->kv_heads; g++) {
-            heads[count++] = kv_head_of(call, b, g);
+            set_kv_head(&heads[count++], call, b, g);
             if (count == together) {
                 token_heads(x, heads, count);
                 count = 0;
@@ -35,12 +35,12 @@ static void prefill_task(const struct context *x, size_t index)
 
 static void prefill(const struct tsa_call *call)
 {
-    struct tsa_call team = *call;
-    const struct tsa_schedule s = tsa_schedule_prefill(&team);
-    if (s.decode) {
+    if (tsa_is_decode(call)) {
         decode(call);
         return;
     }
+    struct tsa_call team = *call;
+    const struct tsa_schedule s = tsa_schedule_prefill(&team);
     team.work = &s;
     if (!s.relay && s.together > 0)
         prefill_waves(&team, call->order, s.together);

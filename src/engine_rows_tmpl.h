@@ -15,18 +15,18 @@ struct matrix {
 /* Rows to read: the caller's memory where it holds T, else `buffer`, to which they are
  * converted. */
 static struct matrix rows_in(const struct tsa_plan *plan, const struct tsa_tensor *tensor,
-                             struct rows r, size_t width, T *buffer)
+                             const struct rows *r, size_t width, T *buffer)
 {
     const struct matrix in = {buffer, (ptrdiff_t)width};
-    void *src = tsa_row(tensor, r.b, r.h, r.t);
+    void *src = tsa_row(tensor, r->b, r->h, r->t);
     if (tensor->dtype == TSA_DTYPE)
         return (struct matrix){src, tensor->token};
     if (tsa_is_half(tensor->dtype)) {
-        KERNELS(plan)->load_half(r.n, width, src, tensor->token, tensor->dtype == TSA_F16, in.at,
+        KERNELS(plan)->load_half(r->n, width, src, tensor->token, tensor->dtype == TSA_F16, in.at,
                                  in.ld);
         return in;
     }
-    for (size_t row = 0; row < r.n; row++)
+    for (size_t row = 0; row < r->n; row++)
         for (size_t c = 0; c < width; c++) {
             const ptrdiff_t from = (ptrdiff_t)row * tensor->token + (ptrdiff_t)c;
             OTHER value; /* of any alignment */
@@ -39,25 +39,25 @@ static struct matrix rows_in(const struct tsa_plan *plan, const struct tsa_tenso
 /* Where output rows are to be written; rows_out_done then moves their columns c0 .. c1-1 on if that
  * is not the caller's memory. */
 static struct matrix rows_out(const struct tsa_plan *plan, const struct tsa_tensor *tensor,
-                              struct rows r, T *buffer)
+                              const struct rows *r, T *buffer)
 {
     if (tensor->dtype == TSA_DTYPE)
-        return (struct matrix){tsa_row(tensor, r.b, r.h, r.t), tensor->token};
+        return (struct matrix){tsa_row(tensor, r->b, r->h, r->t), tensor->token};
     return (struct matrix){buffer, (ptrdiff_t)plan->dv};
 }
 static void rows_out_done(const struct tsa_plan *plan, const struct tsa_tensor *tensor,
-                          struct rows r, size_t c0, size_t c1, const T *buffer)
+                          const struct rows *r, size_t c0, size_t c1, const T *buffer)
 {
     if (tensor->dtype == TSA_DTYPE)
         return;
-    char *dst = tsa_row(tensor, r.b, r.h, r.t);
+    char *dst = tsa_row(tensor, r->b, r->h, r->t);
     if (tsa_is_half(tensor->dtype)) {
-        KERNELS(plan)->store_half(r.n, c1 - c0, buffer + c0, (ptrdiff_t)plan->dv,
+        KERNELS(plan)->store_half(r->n, c1 - c0, buffer + c0, (ptrdiff_t)plan->dv,
                                   tensor->dtype == TSA_F16,
                                   dst + c0 * tsa_dtype_bytes(tensor->dtype), tensor->token);
         return;
     }
-    for (size_t row = 0; row < r.n; row++)
+    for (size_t row = 0; row < r->n; row++)
         for (size_t c = c0; c < c1; c++) {
             const ptrdiff_t to = (ptrdiff_t)row * tensor->token + (ptrdiff_t)c;
             const OTHER value = (OTHER)buffer[row * plan->dv + c];
@@ -92,11 +92,11 @@ static void append(const struct context *x, const struct tsa_item *it, struct wi
     struct rows r = {it->b, it->g, t, 0};
     for (size_t left = n; left > 0; left -= r.n, r.t += r.n, w->n += r.n) {
         r.n = left < plan->scratch.queries ? left : plan->scratch.queries;
-        const struct matrix k = rows_in(plan, x->call->k, r, plan->d, buffer);
+        const struct matrix k = rows_in(plan, x->call->k, &r, plan->d, buffer);
         KERNELS(plan)->pack_t(r.n, plan->d, k.at, k.ld, l2, 1, w->kt + w->n, w->ldk);
         if (in_place)
             continue;
-        const struct matrix v = rows_in(plan, x->call->v, r, plan->dv, buffer);
+        const struct matrix v = rows_in(plan, x->call->v, &r, plan->dv, buffer);
         KERNELS(plan)->pack_v(r.n, plan->dv, v.at, v.ld, w->v + (ptrdiff_t)w->n * w->ldv, w->ldv);
     }
 }

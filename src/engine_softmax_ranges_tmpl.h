@@ -26,7 +26,7 @@ static void pack_tiles(const struct context *x, struct query_range *range)
         const size_t at = tsa_keys_seen(x->call, r.t) - 1, left = range->q.n - t;
         const size_t most = TSA_TILE_TOKENS - (x->call->causal ? at % TSA_TILE_TOKENS : 0);
         r.n = left < most ? left : most;
-        const struct matrix q = rows_in(plan, x->call->q, r, plan->d, x->scratch + s->rows);
+        const struct matrix q = rows_in(plan, x->call->q, &r, plan->d, x->scratch + s->rows);
         KERNELS(plan)->pack_t(r.n, plan->d, q.at, q.ld, l2, scale,
                               range->qt + range->tiles * plan->d * TSA_TILE_TOKENS,
                               TSA_TILE_TOKENS);

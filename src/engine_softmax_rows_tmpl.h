@@ -40,7 +40,7 @@ static void one_row(const struct context *x, const struct row_run *run, size_t s
     for (size_t k = segment; k < end; k += most) {
         const struct rows some = {run->b, run->g, k, end - k < most ? end - k : most};
         const struct matrix v = pack_values(x, some);
-        const struct matrix keys = rows_in(plan, x->call->k, some, plan->d, x->scratch + r->rows);
+        const struct matrix keys = rows_in(plan, x->call->k, &some, plan->d, x->scratch + r->rows);
         KERNELS(plan)->softmax_decode(some.n, plan->d, keys.at, keys.ld,
                                       plan->normalize == TSA_NORMALIZE_L2, q, row.bounded,
                                       plan->layout.ldv, v.at, v.ld, k == segment, s.max, s.den,
@@ -80,7 +80,7 @@ static void rows_segment(const struct context *x, const struct row_run *run, siz
     for (size_t i = 0; i < run->n; i++) {
         const struct softmax_row row = row_at(call, run, i);
         const struct rows in = {run->b, row.h, row.t, 1};
-        const struct matrix src = rows_in(plan, call->q, in, plan->d, x->scratch + r->rows);
+        const struct matrix src = rows_in(plan, call->q, &in, plan->d, x->scratch + r->rows);
         KERNELS(plan)->pack_t(1, plan->d, src.at, src.ld, l2, coefficients_of(plan, row.h).scale,
                               q + i * plan->d, 1);
     }

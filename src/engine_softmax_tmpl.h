@@ -46,8 +46,8 @@ static void write_row(const struct context *x, size_t b, size_t h, size_t t, str
     const struct tsa_plan *plan = x->plan;
     const struct rows r = {b, h, t, 1};
     T *buffer = x->scratch + plan->scratch.softmax.rows;
-    KERNELS(plan)->divide(plan->dv, s.acc, *s.den, rows_out(plan, x->call->o, r, buffer).at);
-    rows_out_done(plan, x->call->o, r, 0, plan->dv, buffer);
+    KERNELS(plan)->divide(plan->dv, s.acc, *s.den, rows_out(plan, x->call->o, &r, buffer).at);
+    rows_out_done(plan, x->call->o, &r, 0, plan->dv, buffer);
 }
 
 /* -- keys -------------------------------------------------------------------------------------- */
@@ -76,7 +76,7 @@ static struct matrix pack_values(const struct context *x, struct rows r)
         return (struct matrix){tsa_row(v, r.b, r.h, r.t), v->token};
     for (size_t i = 0, n = r.n; i < n; i += TSA_TILE_TOKENS, r.t += TSA_TILE_TOKENS) {
         r.n = tile_tokens(n - i);
-        const struct matrix in = rows_in(plan, v, r, plan->dv, x->scratch + s->rows);
+        const struct matrix in = rows_in(plan, v, &r, plan->dv, x->scratch + s->rows);
         KERNELS(plan)->pack_v(r.n, plan->dv, in.at, in.ld, out.at + (ptrdiff_t)i * out.ld, out.ld);
     }
     return out;
@@ -91,7 +91,7 @@ static struct packed_keys pack_keys(const struct context *x, struct rows r)
     struct rows tile = r;
     for (size_t i = 0; i < r.n; i += TSA_TILE_TOKENS, tile.t += TSA_TILE_TOKENS) {
         tile.n = tile_tokens(r.n - i);
-        const struct matrix k = rows_in(plan, x->call->k, tile, plan->d, x->scratch + s->rows);
+        const struct matrix k = rows_in(plan, x->call->k, &tile, plan->d, x->scratch + s->rows);
         KERNELS(plan)->pack_t(tile.n, plan->d, k.at, k.ld, l2, 1, kt + i * plan->d,
                               TSA_TILE_TOKENS);
     }

@@ -16,7 +16,7 @@ static void token_queries(const struct context *x, const struct token *tokens, s
     for (size_t i = 0; i < n; i++) {
         const struct tsa_item *it = &tokens[i].kv->item;
         const struct rows row = {it->b, tokens[i].h, it->t, 1};
-        const struct matrix q = rows_in(plan, x->call->q, row, plan->d, x->scratch + r->rows);
+        const struct matrix q = rows_in(plan, x->call->q, &row, plan->d, x->scratch + r->rows);
         KERNELS(plan)->pack_t(1, plan->d, q.at, q.ld, l2, coefficients_of(plan, row.h).scale,
                               x->scratch + r->qbase + i * r->ld_base, 1);
     }
@@ -123,10 +123,10 @@ static void token_outputs(const struct context *x, const struct token *tokens, s
     for (size_t i = 0; i < n; i++) {
         const struct kv_head *kv = tokens[i].kv;
         const struct rows row = {kv->item.b, tokens[i].h, kv->item.t, 1};
-        const struct matrix dst = rows_out(plan, x->call->o, row, buffer);
+        const struct matrix dst = rows_out(plan, x->call->o, &row, buffer);
         KERNELS(plan)->decode_window(end - c.c0, kv->window.n, w + i * ldw, kv->window.v + c.c0,
                                      ldv, acc, *den, !kv->sums.folded, dst.at + c.c0);
-        rows_out_done(plan, x->call->o, row, c.c0, end, buffer);
+        rows_out_done(plan, x->call->o, &row, c.c0, end, buffer);
         if (kv->sums.folded) {
             acc += ldv;
             den++;
@@ -176,7 +176,7 @@ static void token_task(const struct context *x, size_t index)
     struct kv_head heads[TSA_TOKEN_ROWS];
     size_t b = first / kv_heads, g = first % kv_heads;
     for (size_t i = 0; i < count; i++) {
-        heads[i] = kv_head_of(x->call, b, g);
+        set_kv_head(&heads[i], x->call, b, g);
         if (++g == kv_heads) {
             b++;
             g = 0;

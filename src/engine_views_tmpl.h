@@ -88,11 +88,12 @@ struct kv_head {
     struct window window;
 };
 
-static struct kv_head kv_head_of(const struct tsa_call *call, size_t b, size_t g)
+/* In place: a copy right after the stores would wait for them. */
+static void set_kv_head(struct kv_head *kv, const struct tsa_call *call, size_t b, size_t g)
 {
     const struct tsa_plan *plan = call->plan;
-    struct kv_head kv = {.item = tsa_item_of(call, b, g)};
-    const struct tsa_state *s = kv.item.state;
+    kv->item = tsa_item_of(call, b, g);
+    const struct tsa_state *s = kv->item.state;
     struct tsa_layout own;
     const struct tsa_layout *l = &plan->layout;
     if (s->header.chunk != plan->chunk || s->header.terms != plan->terms ||
@@ -101,20 +102,21 @@ static struct kv_head kv_head_of(const struct tsa_call *call, size_t b, size_t g
         l = &own;
     }
     T *section = tsa_state_section(s, l, sizeof(T), call->layer, g);
-    kv.sums = section_sums(section, l);
-    kv.sums.folded = tsa_state_layer(s, call->layer)->tokens > kv.item.open;
-    kv.window = section_window(section, l, kv.item.open);
+    kv->sums = section_sums(section, l);
+    kv->sums.folded = tsa_state_layer(s, call->layer)->tokens > kv->item.open;
+    kv->window = section_window(section, l, kv->item.open);
     /* in a state of more terms the partner of an odd last feature is not the padding */
     const bool padded = s->header.terms == plan->terms || (plan->mono.total - plan->high) % 2 == 0;
     if (s->header.pair_degree > 0 && s->header.pair_degree == plan->pair_degree && padded) {
-        kv.sums.hi_pairs = section + l->hi_pairs;
-        kv.sums.ones_pairs = section + l->ones_pairs;
+        kv->sums.hi_pairs = section + l->hi_pairs;
+        kv->sums.ones_pairs = section + l->ones_pairs;
     }
-    return kv;
 }
 static struct kv_head kv_head_at(const struct tsa_call *call, size_t index)
 {
-    return kv_head_of(call, index / call->plan->kv_heads, index % call->plan->kv_heads);
+    struct kv_head kv;
+    set_kv_head(&kv, call, index / call->plan->kv_heads, index % call->plan->kv_heads);
+    return kv;
 }
 
 /* Weights of features, coefficients of scores and the factor of queries of a query head. */

@@ -76,12 +76,13 @@ void tsa_release(const struct tsa_allocator *a, void *memory, size_t bytes);
 
 /* Where the parts of one kv head of one layer lie, in elements from the start of its section. */
 struct tsa_layout {
-    size_t features, ldv, ldk; /* ldv, ldk: value columns, window positions, padded */
-    size_t high;               /* first feature that is also kept as pairs */
+    size_t features;
+    size_t ldv, ldk; /* rows: value columns, and positions of the window, both padded */
+    size_t high;     /* first feature that is also kept as pairs */
     size_t hi, lo, ones_hi, ones_lo, kt, v;
-    size_t hi_pairs,
-        ones_pairs;          /* of features high .. features-1, hi and ones_hi rounded to bf16 */
-    size_t section_elements; /* size of the section of one kv head */
+    /* hi and ones_hi of features high .. features-1, rounded to bf16 */
+    size_t hi_pairs, ones_pairs;
+    size_t section_elements; /* of all of this */
 };
 
 struct tsa_state_header { /* header of every state, then one tsa_layer_header per layer */
@@ -93,13 +94,13 @@ struct tsa_state_header { /* header of every state, then one tsa_layer_header pe
     uint64_t owner; /* address of a state in library memory, else 0 */
     uint64_t mark;  /* used while a call looks for duplicates */
     uint64_t fold;  /* chunk of the plan that last wrote: open windows fold at this length */
-    uint64_t
-        pair_degree; /* 0, or 1 + the lowest degree whose sums are also kept as pairs of bf16 */
+    /* 0, or 1 + the lowest degree whose sums are also kept as pairs of bf16 */
+    uint64_t pair_degree;
     uint64_t reserved[3];
 };
 struct tsa_layer_header {
     uint64_t tokens; /* absorbed */
-    uint64_t window; /* of them, in the open window */
+    uint64_t window; /* of these tokens, those in the open window */
 };
 /* In memory: header, layer headers padded to TSA_ALIGN, then a section per (layer, kv head). */
 struct tsa_state {
@@ -117,8 +118,8 @@ double tsa_state_bytes_double(size_t d, size_t dv, size_t terms, size_t chunk, s
 /* The exact bytes, once the estimate is known to be within the limit. */
 size_t tsa_state_bytes_exact(const struct tsa_layout *l, size_t elem, size_t kv_heads,
                              size_t layers);
-/* After a change of the sums of one kv head: what the state keeps as pairs, if anything, follows
- * them, for share `part` of `parts`. */
+/* Call it when the sums of a kv head have changed: rounds them anew to the pairs that the state
+ * keeps beside them. Nothing to do for states without pairs. Share `part` of `parts` of them. */
 void tsa_state_round(const struct tsa_plan *plan, const struct tsa_state *s, size_t layer,
                      size_t kv_head, size_t part, size_t parts);
 #define TSA_MAX_STATE_BYTES ((size_t)PTRDIFF_MAX / 4)
@@ -133,7 +134,7 @@ struct tsa_layer_header *tsa_state_layer(const struct tsa_state *s, size_t layer
 enum tsa_status tsa_state_check(const struct tsa_plan *plan, const struct tsa_state *s,
                                 bool writing, const char *argument, size_t sequence,
                                 struct tsa_error *err);
-/* Can it be replaced whole? */
+/* Can the state be overwritten whole? */
 enum tsa_status tsa_state_check_replaced(const struct tsa_plan *plan, const struct tsa_state *s,
                                          const char *argument, struct tsa_error *err);
 /* TSA_EINVAL if the plan has no such layer or kv head. */
@@ -145,12 +146,12 @@ void tsa_section_copy(size_t elem, size_t d, size_t features, size_t w, void *ds
 
 /* -- scratch of calls (workspace.c) ----------------------------------------------------------- */
 
-/* Can calls with this plan, one of which needs `bytes`, use ws? TSA_EINVAL if not; NULL is
- * right, and means that they allocate. */
+/* Can calls with this plan, one of which needs `bytes`, use ws? TSA_EINVAL if not. NULL can be
+ * used: calls allocate then. */
 enum tsa_status tsa_workspace_check(const struct tsa_plan *plan, const struct tsa_workspace *ws,
                                     size_t bytes, struct tsa_error *err);
-/* `bytes` of TSA_ALIGN-aligned scratch: of ws, which was checked, or if that is NULL allocated for
- * the call; NULL if refused. Give back what was returned, with the same bytes. */
+/* `bytes` of TSA_ALIGN-aligned scratch: those of ws, which was checked, or memory allocated for the
+ * call if ws is NULL; NULL if there is none. Give it back with the same `bytes`. */
 void *tsa_scratch_begin(const struct tsa_plan *plan, struct tsa_workspace *ws, size_t bytes);
 void tsa_scratch_end(const struct tsa_plan *plan, struct tsa_workspace *ws, void *scratch,
                      size_t bytes);
@@ -159,16 +160,18 @@ size_t tsa_merge_scratch_bytes(const struct tsa_plan *plan);
 
 /* -- scratch of one thread (scratch.c) --------------------------------------------------------- */
 
-/* Keys of softmax that start afresh, at absolute positions; part of the arithmetic. */
+/* Keys of a segment of softmax: sums start afresh at positions that are multiples of this. Part of
+ * the arithmetic. */
 #define TSA_SEGMENT_KEYS 4096
 
-/* Softmax uses the same scratch in another way. Offsets in elements of T. */
+/* How softmax lays out the same scratch. Offsets in elements of T. */
 struct tsa_softmax_scratch {
-    size_t queries, keys; /* of a range of queries, and packed keys that it sees; whole tiles */
-    size_t qt;            /* [queries / tile][d][tile], or [token rows][d] */
-    size_t kt, v;         /* [keys / tile][d][tile], [keys][ldv] */
-    size_t weights;       /* [tile][tile], or what softmax_decode asks for */
-    size_t acc, max, den; /* [queries][ldv], [queries] twice: sums so far */
+    size_t queries,
+        keys;       /* most queries of a range, and keys that are packed for it; whole tiles */
+    size_t qt;      /* [queries / tile][d][tile], or [token rows][d] */
+    size_t kt, v;   /* [keys / tile][d][tile], [keys][ldv] */
+    size_t weights; /* [tile][tile], or the scratch of softmax_decode */
+    size_t acc, max, den;                /* [queries][ldv], [queries] twice: sums so far */
     size_t part_acc, part_max, part_den; /* the same, of the segment under way */
     size_t shrink;                       /* [tile] */
     size_t rows;                         /* [tile][max(d, dv)]: rows of another dtype */
@@ -176,10 +179,11 @@ struct tsa_softmax_scratch {
     size_t total;
 };
 
-/* Offsets, in elements of T, of the parts of one thread's scratch: of the plan alone. */
+/* The scratch of one thread: offsets of its parts, in elements of T. They depend on the plan
+ * alone. */
 struct tsa_scratch {
     size_t queries;         /* tokens that pass over the sums together, whole tiles */
-    size_t heads;           /* query heads of one kv head that do so */
+    size_t heads;           /* query heads of one kv head that pass over them together */
     size_t keys;            /* a chunk in whole tiles */
     size_t ld_base, ld_psi; /* rows with lanes = monomials: base, decode's psi */
     /* Folding a window: */
@@ -205,12 +209,13 @@ struct tsa_scratch {
     size_t total; /* elements */
 };
 
-/* One chunk of a wave: its sums, then the prefix before it, and its window. In elements. */
+/* The memory of one chunk of a wave: its local sums, which become the prefix before it, and its
+ * window. Offsets in elements of T. */
 struct tsa_wave_chunk {
     size_t sums, ones, kt, v, total;
 };
 
-/* Sizes from the plan's shape; false if the bytes do not fit. */
+/* Fill scratch, wave_chunk, relay_chunk and large; false if the bytes do not fit in memory. */
 bool tsa_scratch_init(struct tsa_plan *plan);
 
 /* -- what a plan chooses (choices.c) and fills (constants.c) ----------------------------------- */
@@ -251,7 +256,7 @@ struct tsa_plan {
     unsigned flags;
     int threads;
     const char *threads_reason;
-    bool crowded; /* more threads of OpenMP than processors: they had better not wait often */
+    bool crowded; /* more threads than OpenMP has processors: waiting for one another is dear */
     const struct tsa_isa *isa;
     struct tsa_monomials mono;
     size_t elem;              /* bytes of T */
@@ -264,11 +269,11 @@ struct tsa_plan {
     bool transpose_query;     /* tiles over the sums have lanes = tokens, not value columns */
     bool transpose_update;    /* tiles of their update have lanes = features */
     bool large;               /* sums that do not stay in L2 */
-    size_t block;             /* features per block of the chunk loop (multiple of TSA_ROW_PAD), */
-    size_t low_block;         /* and below high */
+    size_t block;             /* most features of a block from `high` on, and of any block */
+    size_t low_block;         /* most features of a block below `high` */
     enum tsa_compute compute; /* what runs: not TSA_COMPUTE_FASTEST */
-    size_t high;              /* first feature whose products have bf16 operands; or mono.total */
-    const struct tsa_pair_kernels_f32 *pair_kernels; /* their kernels */
+    size_t high; /* first feature whose products have bf16 operands; mono.total: none has */
+    const struct tsa_pair_kernels_f32 *pair_kernels; /* for these products */
     uint64_t pair_degree;       /* what states of this plan have in header.pair_degree */
     enum tsa_team_use team_use; /* TSA_TEAM_AUTO, except in tests */
     size_t wave_length;         /* chunks of a wave, or 0: as many as are good */
@@ -279,8 +284,8 @@ struct tsa_plan {
     void *coef;                 /* T [coef_sets][terms] */
     void *weight;               /* T [coef_sets][F]: (T)(c_m * multiplicity) */
     double weight_max;          /* largest |weight| */
-    bool unit_weights; /* two terms, the second with weights of 1: rows of queries are psi */
-    double scale_max;
+    bool unit_weights; /* two terms, weights of degree 1 are 1: packed queries are their psi */
+    double scale_max;  /* largest 1/a */
     struct tsa_allocator allocator;
     void (*execute)(void *user, size_t count, void (*function)(void *argument, size_t index),
                     void *argument); /* or NULL: OpenMP */

@@ -258,7 +258,7 @@ static bool place_arrays(struct tsa_plan *p, struct places *at)
         !place(&bytes, &at->scale, p->heads, 1, p->elem) ||
         !place(&bytes, &at->coef, p->coef_sets, p->terms, p->elem) ||
         !place(&bytes, &at->weight, p->coef_sets, p->mono.total, p->elem) ||
-        /* room for whole vectors at the end of the weights */
+        /* kernels read whole vectors past the end of the weights */
         !place(&bytes, &end, 2, TSA_MAX_LANES, p->elem))
         return false;
     p->bytes = bytes;

@@ -10,18 +10,6 @@
 
 /* -- items and their chunks -------------------------------------------------------------------- */
 
-struct tsa_item tsa_item_of(const struct tsa_call *call, size_t b, size_t g)
-{
-    const size_t t = tsa_call_first(call, b);
-    const struct tsa_state *s = call->states[tsa_call_slot(call, b)];
-    return (struct tsa_item){.b = tsa_call_batch(call, b),
-                             .g = g,
-                             .t = t,
-                             .end = t + tsa_call_tokens(call, b),
-                             .open = (size_t)tsa_state_layer(s, call->layer)->window,
-                             .state = s};
-}
-
 struct tsa_span tsa_span_at(const struct tsa_call *call, const struct tsa_item *it, size_t j)
 {
     const size_t chunk = call->plan->chunk;
@@ -228,13 +216,23 @@ static double schedule_length(const struct tsa_call *call, const struct tsa_sche
     return team + ((double)most > even ? (double)most : even);
 }
 
+bool tsa_is_decode(const struct tsa_call *call)
+{
+    if (!tsa_call_has_queries(call) || call->tokens != 1)
+        return false;
+    const bool ragged = call->offsets || call->lengths;
+    for (size_t b = 0; ragged && b < call->batch; b++)
+        if (tsa_call_tokens(call, b) != 1)
+            return false;
+    return true;
+}
+
 /* What there is to do, nothing listed yet. */
 static struct tsa_schedule count_work(const struct tsa_call *call)
 {
     const size_t heads = call->plan->kv_heads;
     struct tsa_schedule s = {.rest = call->batch * heads};
     s.tokens = s.rest * call->tokens;
-    s.decode = tsa_call_has_queries(call) && call->tokens == 1;
     if (!call->offsets && !call->lengths)
         return s;
     s.tokens = 0;
@@ -244,7 +242,6 @@ static struct tsa_schedule count_work(const struct tsa_call *call)
         s.tokens += tokens * heads;
         single |= tokens == 1;
     }
-    s.decode = s.decode && s.tokens == s.rest;
     s.singles =
         single && tsa_call_has_queries(call) ? (call->batch + TSA_SINGLES - 1) / TSA_SINGLES : 0;
     if (s.singles && call->tokens == 1)
@@ -257,7 +254,7 @@ static void list_items(const struct tsa_call *call, struct tsa_schedule *s)
 {
     const struct tsa_plan *plan = call->plan;
     const size_t threads = call->team.threads, most = TSA_LONG_ITEMS * threads;
-    s->longest = s->tokens / most; /* so the list has room */
+    s->longest = s->tokens / most; /* so that all of them fit into the list */
     if (s->longest < 2 * plan->chunk - 1 || plan->team_use != TSA_TEAM_AUTO)
         s->longest = 2 * plan->chunk - 1;
     s->last = SIZE_MAX;
@@ -295,8 +292,6 @@ struct tsa_schedule tsa_schedule_prefill(struct tsa_call *call)
 {
     const struct tsa_plan *plan = call->plan;
     struct tsa_schedule s = count_work(call);
-    if (s.decode)
-        return s;
     const double reads = tsa_call_has_queries(call) ? 1 + (double)plan->group : 1;
     const double work = reads * (double)s.tokens * (double)(plan->mono.total * plan->dv);
     if (work < TSA_TEAM_PRODUCTS && plan->team_use == TSA_TEAM_AUTO)

@@ -18,10 +18,16 @@ struct tsa_item {
     size_t open;   /* tokens in its window at the start of the call */
     const struct tsa_state *state;
 };
-struct tsa_item tsa_item_of(const struct tsa_call *call, size_t b, size_t g);
-static inline struct tsa_item tsa_item_at(const struct tsa_call *call, size_t index)
+static inline struct tsa_item tsa_item_of(const struct tsa_call *call, size_t b, size_t g)
 {
-    return tsa_item_of(call, index / call->plan->kv_heads, index % call->plan->kv_heads);
+    const size_t t = tsa_call_first(call, b);
+    const struct tsa_state *s = call->states[tsa_call_slot(call, b)];
+    return (struct tsa_item){.b = tsa_call_batch(call, b),
+                             .g = g,
+                             .t = t,
+                             .end = t + tsa_call_tokens(call, b),
+                             .open = (size_t)tsa_state_layer(s, call->layer)->window,
+                             .state = s};
 }
 
 /* Chunk j of an item: tokens t .. t+n-1 of the tensors, in window positions from `at` on. */
@@ -68,7 +74,6 @@ struct tsa_range tsa_stage_features(const struct tsa_call *call, size_t stages, 
  * first of the list are done by the team, if threads would be idle otherwise; then threads draw the
  * rest of the list, and go on with the items that are not in it. */
 struct tsa_schedule {
-    bool decode;             /* every sequence has one token: see below */
     bool relay;              /* how the team works on an item */
     size_t tokens;           /* of all items */
     size_t listed, together; /* items in call->order; the first of them by the whole team */
@@ -76,7 +81,10 @@ struct tsa_schedule {
     size_t alone;            /* tasks for the rest of the list, */
     size_t rest, singles;    /* for other items, and for sequences of one token, in this order */
 };
-/* Fill *s and call->order; make the team of the call one thread if more do not pay. */
+/* Has every sequence one token, with queries? Then the call is a decoding step. */
+bool tsa_is_decode(const struct tsa_call *call);
+/* The schedule of another call: fills call->order, and makes its team one thread if more do not
+ * pay. */
 struct tsa_schedule tsa_schedule_prefill(struct tsa_call *call);
 /* The item of task `index` of the first s->alone + s->rest ones; false if it has none to do. */
 bool tsa_schedule_item(const struct tsa_call *call, const struct tsa_schedule *s, size_t index,

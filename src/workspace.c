@@ -21,7 +21,8 @@ struct tsa_workspace {
 
 static const char workspace_magic[8] = "tsawork";
 
-/* Of a workspace for so many threads, of which calls with the plan may use fewer. */
+/* Elements for items on which the team works together, in a workspace for so many threads: calls
+ * with the plan may use fewer, and need more then. */
 static size_t most_together(const struct tsa_plan *plan, size_t threads)
 {
     const size_t all = tsa_together_elements(plan, threads), used = (size_t)plan->threads;
@@ -29,7 +30,7 @@ static size_t most_together(const struct tsa_plan *plan, size_t threads)
     return all > some ? all : some;
 }
 
-/* Shares of the team, then the order of long items and the loads of threads. */
+/* Bytes of the shares of the team, then of the order of long items and the loads of threads. */
 static size_t team_bytes(size_t threads)
 {
     return (1 + threads) * sizeof(struct tsa_share) +
@@ -181,7 +182,7 @@ enum tsa_status tsa_call_begin(struct tsa_call *call, struct tsa_workspace *ws,
             team->threads = ws->threads;
         call->together = tsa_together_elements(plan, team->threads);
         if (call->together > ws->together)
-            call->together = 0; /* of another plan: whole items only */
+            call->together = 0; /* made for another plan: each item by one thread */
         memory = first_scratch(ws);
     } else {
         if (tsa_call_writes_states(call) && call->tokens > plan->chunk)
