@@ -156,12 +156,13 @@ static void load_half(size_t rows, size_t width, const void *src, ptrdiff_t stri
         width *= rows;
         rows = rows ? 1 : 0;
     }
-    for (size_t r = 0; r < rows; r++, out += ldo) {
+    for (size_t r = 0; r < rows; r++) {
         const char *row = (const char *)src + (ptrdiff_t)r * stride * 2;
+        T *to = out + (ptrdiff_t)r * ldo;
         if (f16)
-            widen_row(width, row, 1, out);
+            widen_row(width, row, 1, to);
         else
-            widen_row(width, row, 0, out);
+            widen_row(width, row, 0, to);
     }
 }
 
@@ -172,12 +173,13 @@ static void store_half(size_t rows, size_t width, const T *in, ptrdiff_t ldi, in
         width *= rows;
         rows = rows ? 1 : 0;
     }
-    for (size_t r = 0; r < rows; r++, in += ldi) {
+    for (size_t r = 0; r < rows; r++) {
         char *row = (char *)dst + (ptrdiff_t)r * stride * 2;
+        const T *from = in + (ptrdiff_t)r * ldi;
         if (f16)
-            narrow_row(width, in, 1, row);
+            narrow_row(width, from, 1, row);
         else
-            narrow_row(width, in, 0, row);
+            narrow_row(width, from, 0, row);
     }
 }
 

@@ -8,18 +8,19 @@ static T absmax(size_t rows, size_t width, const T *src, ptrdiff_t stride)
         width *= rows;
         rows = rows ? 1 : 0;
     }
-    for (size_t r = 0; r < rows; r++, src += stride) {
+    for (size_t r = 0; r < rows; r++) {
+        const T *row = src + (ptrdiff_t)r * stride; /* strides of single rows may reach anywhere */
         size_t c = 0;
         for (; c + 4 * VL <= width; c += 4 * VL) {
-            m0 = v_absmax(m0, v_load(src + c));
-            m1 = v_absmax(m1, v_load(src + c + VL));
-            m2 = v_absmax(m2, v_load(src + c + 2 * VL));
-            m3 = v_absmax(m3, v_load(src + c + 3 * VL));
+            m0 = v_absmax(m0, v_load(row + c));
+            m1 = v_absmax(m1, v_load(row + c + VL));
+            m2 = v_absmax(m2, v_load(row + c + 2 * VL));
+            m3 = v_absmax(m3, v_load(row + c + 3 * VL));
         }
         for (; c + VL <= width; c += VL)
-            m0 = v_absmax(m0, v_load(src + c));
+            m0 = v_absmax(m0, v_load(row + c));
         if (c < width)
-            m1 = v_absmax(m1, v_load_first(src + c, width - c));
+            m1 = v_absmax(m1, v_load_first(row + c, width - c));
     }
     m0 = v_absmax(v_absmax(m0, m1), v_absmax(m2, m3));
     return s_absmax(m0);
@@ -167,15 +168,17 @@ static void pack_t(size_t rows, size_t width, const T *src, ptrdiff_t stride, in
 
 static void pack_v(size_t rows, size_t width, const T *src, ptrdiff_t stride, T *out, ptrdiff_t ldo)
 {
-    for (size_t r = 0; r < rows; r++, src += stride, out += ldo) {
+    for (size_t r = 0; r < rows; r++) {
+        const T *row = src + (ptrdiff_t)r * stride;
+        T *to = out + (ptrdiff_t)r * ldo;
         size_t c = 0;
         for (; c + VL <= width; c += VL)
-            v_store(out + c, v_load(src + c));
+            v_store(to + c, v_load(row + c));
         if (c < width) {
-            v_store(out + c, v_load_first(src + c, width - c));
+            v_store(to + c, v_load_first(row + c, width - c));
             c += VL;
         }
         for (; c < (size_t)ldo; c += VL)
-            v_store(out + c, v_zero());
+            v_store(to + c, v_zero());
     }
 }

@@ -33,6 +33,25 @@ const struct tsa_isa *tsa_isa_at(size_t i)
     return i < sizeof built / sizeof *built ? built[i] : NULL;
 }
 
+/* Before __builtin_cpu_supports: calls may come before the constructor that asks the CPU has run.
+ * Each plan passes here, so that kernels need not. */
+static void ask_cpu(void)
+{
+#if (defined(__x86_64__) || defined(__i386__)) && defined(__GNUC__)
+    __builtin_cpu_init();
+#endif
+}
+
+bool tsa_cpu_has_fma(void)
+{
+#if (defined(__x86_64__) || defined(__i386__)) && defined(__GNUC__)
+    ask_cpu();
+    return __builtin_cpu_supports("fma");
+#else
+    return true;
+#endif
+}
+
 #ifdef TSA_HAVE_AVX2
 /* For older compilers: the builtin does not know this one there. */
 static bool has_f16c(void)
@@ -46,6 +65,7 @@ static bool has_f16c(void)
  * builtin also asks whether the system saves the registers. AArch64 always has NEON. */
 bool tsa_isa_usable(const struct tsa_isa *isa)
 {
+    ask_cpu();
 #ifdef TSA_HAVE_AVX512
     if (isa == &tsa_isa_avx512)
         return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&

@@ -264,7 +264,7 @@ static void prefetch_add(struct tsa_prefetch *prefetch, const struct tsa_tensor 
     if (prefetch->count == TSA_PREFETCH_ROWS || n == 0)
         return;
     struct tsa_prefetch_rows r = {tsa_row(x, b, h, t),
-                                  x->token * (ptrdiff_t)elem,
+                                  n > 1 ? x->token * (ptrdiff_t)elem : 0,
                                   n,
                                   (bytes + TSA_ALIGN - 1) / TSA_ALIGN,
                                   0,

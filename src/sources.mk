@@ -4,5 +4,5 @@ TSA_CORE_SOURCES = src/call.h src/engine_chunk_tmpl.h src/engine_prefill_tmpl.h 
 	src/engine_tmpl.h src/engine_wave_tmpl.h src/fpenv.h src/internal.h \
 	src/measure.h src/state_merge_tmpl.h src/team.h \
 	src/attention.c src/check.c src/cpu.c src/engine_f32.c src/engine_f64.c src/facts.c \
-	src/memory.c src/monomials.c src/plan.c src/plan_describe.c src/sizes.c src/state.c \
-	src/state_merge.c src/status.c src/team.c src/threads.c src/workspace.c
+	src/memory.c src/monomials.c src/plan.c src/plan_describe.c src/process.c src/sizes.c src/state.c \
+	src/state_memory.c src/state_merge.c src/status.c src/team.c src/threads.c src/workspace.c
