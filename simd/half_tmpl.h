@@ -143,12 +143,13 @@ static void load_half(size_t tokens, size_t columns, const void *src, ptrdiff_t 
         columns *= tokens;
         tokens = tokens ? 1 : 0;
     }
-    for (size_t t = 0; t < tokens; t++, out += ldo) {
+    for (size_t t = 0; t < tokens; t++) {
         const char *row = (const char *)src + (ptrdiff_t)t * stride * 2;
+        T *to = out + (ptrdiff_t)t * ldo;
         if (f16)
-            widen_row(columns, row, 1, out);
+            widen_row(columns, row, 1, to);
         else
-            widen_row(columns, row, 0, out);
+            widen_row(columns, row, 0, to);
     }
 }
 
@@ -159,12 +160,13 @@ static void store_half(size_t tokens, size_t columns, const T *in, ptrdiff_t ldi
         columns *= tokens;
         tokens = tokens ? 1 : 0;
     }
-    for (size_t t = 0; t < tokens; t++, in += ldi) {
+    for (size_t t = 0; t < tokens; t++) {
         char *row = (char *)dst + (ptrdiff_t)t * stride * 2;
+        const T *from = in + (ptrdiff_t)t * ldi;
         if (f16)
-            narrow_row(columns, in, 1, row);
+            narrow_row(columns, from, 1, row);
         else
-            narrow_row(columns, in, 0, row);
+            narrow_row(columns, from, 0, row);
     }
 }
 

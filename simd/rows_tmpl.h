@@ -8,18 +8,19 @@ static T absmax(size_t tokens, size_t columns, const T *src, ptrdiff_t stride)
         columns *= tokens;
         tokens = tokens ? 1 : 0;
     }
-    for (size_t r = 0; r < tokens; r++, src += stride) {
+    for (size_t t = 0; t < tokens; t++) {
+        const T *row = src + (ptrdiff_t)t * stride; /* strides of single rows may reach anywhere */
         size_t c = 0;
         for (; c + 4 * VL <= columns; c += 4 * VL) {
-            m0 = v_absmax(m0, v_load(src + c));
-            m1 = v_absmax(m1, v_load(src + c + VL));
-            m2 = v_absmax(m2, v_load(src + c + 2 * VL));
-            m3 = v_absmax(m3, v_load(src + c + 3 * VL));
+            m0 = v_absmax(m0, v_load(row + c));
+            m1 = v_absmax(m1, v_load(row + c + VL));
+            m2 = v_absmax(m2, v_load(row + c + 2 * VL));
+            m3 = v_absmax(m3, v_load(row + c + 3 * VL));
         }
         for (; c + VL <= columns; c += VL)
-            m0 = v_absmax(m0, v_load(src + c));
+            m0 = v_absmax(m0, v_load(row + c));
         if (c < columns)
-            m1 = v_absmax(m1, v_load_first(src + c, columns - c));
+            m1 = v_absmax(m1, v_load_first(row + c, columns - c));
     }
     m0 = v_absmax(v_absmax(m0, m1), v_absmax(m2, m3));
     return s_absmax(m0);
@@ -181,15 +182,17 @@ static void pack_t(size_t tokens, size_t columns, const T *src, ptrdiff_t stride
 static void pack_v(size_t tokens, size_t columns, const T *src, ptrdiff_t stride, T *out,
                    ptrdiff_t ldo)
 {
-    for (size_t t = 0; t < tokens; t++, src += stride, out += ldo) {
+    for (size_t t = 0; t < tokens; t++) {
+        const T *row = src + (ptrdiff_t)t * stride;
+        T *to = out + (ptrdiff_t)t * ldo;
         size_t c = 0;
         for (; c + VL <= columns; c += VL)
-            v_store(out + c, v_load(src + c));
+            v_store(to + c, v_load(row + c));
         if (c < columns) {
-            v_store(out + c, v_load_first(src + c, columns - c));
+            v_store(to + c, v_load_first(row + c, columns - c));
             c += VL;
         }
         for (; c < (size_t)ldo; c += VL)
-            v_store(out + c, v_zero());
+            v_store(to + c, v_zero());
     }
 }

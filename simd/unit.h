@@ -75,9 +75,10 @@ static inline void prefetch_next(struct tsa_prefetch *prefetch, size_t n)
         r->line += k;
         if (k == left) {
             r->line = 0;
-            r->row += r->stride;
             if (--r->rows == 0)
                 prefetch->count--;
+            else
+                r->row += r->stride;
         }
     }
 }

@@ -271,9 +271,9 @@ enum tsa_status tsa_check_shapes(struct tsa_call *call, struct tsa_error *err)
 
 static enum tsa_status check_state(const struct tsa_call *call, size_t b, struct tsa_error *err)
 {
-    const size_t slot = tsa_call_slot(call, b);
-    return tsa_state_check(call->plan, call->states[slot], tsa_call_writes_states(call), "states",
-                           slot, err);
+    const size_t slot = tsa_call_slot(call, b), more = tsa_call_tokens(call, b);
+    return tsa_state_check_layer(call->plan, call->states[slot], call->layer,
+                                 tsa_call_writes_states(call) ? &more : NULL, slot, err);
 }
 
 /* A state that is there twice keeps the mark of one of its places. */

@@ -145,10 +145,12 @@ static bool find_key_overflow(const struct tsa_call *call, const struct limits *
                 if (!key_overflows(plan, l, k, v))
                     continue;
                 const bool key = key_overflows(plan, l, k, 1); /* else the value is to blame */
+                char text_k[TSA_NUMBER_TEXT], text_v[TSA_NUMBER_TEXT];
                 tsa_fail(err, TSA_EOVERFLOW, key ? "k" : "v",
                          "monomials of the key times the value could overflow at sequence %zu, "
-                         "head %zu, token %zu: max|k| %g, max|v| %g, %zu terms, chunk %zu",
-                         tsa_call_slot(call, b), h, t, k, v, plan->terms, plan->chunk);
+                         "head %zu, token %zu: max|k| %s, max|v| %s, %zu terms, chunk %zu",
+                         tsa_call_slot(call, b), h, t, tsa_number_text(text_k, k, 6),
+                         tsa_number_text(text_v, v, 6), plan->terms, plan->chunk);
                 place(call, err, b, h, t, -1);
                 return true;
             }
@@ -165,10 +167,11 @@ static bool find_query_overflow(const struct tsa_call *call, const struct limits
                 const double q = token_absmax(call, queries, b, h, t);
                 if (!query_overflows(plan, l, q, 1 / plan->temperature[h]))
                     continue;
+                char number[TSA_NUMBER_TEXT];
                 tsa_fail(err, TSA_EOVERFLOW, "q",
                          "monomials of the query could overflow at sequence %zu, head %zu, "
-                         "token %zu: max|q| %g, %zu terms",
-                         tsa_call_slot(call, b), h, t, q, plan->terms);
+                         "token %zu: max|q| %s, %zu terms",
+                         tsa_call_slot(call, b), h, t, tsa_number_text(number, q, 6), plan->terms);
                 place(call, err, b, h, t, -1);
                 return true;
             }

@@ -17,8 +17,28 @@ const struct tsa_isa *tsa_isa_at(size_t i)
     return i < built ? tsa_isas[i] : NULL;
 }
 
+/* Before __builtin_cpu_supports: calls may come before the constructor that asks the CPU has run.
+ * Each plan passes here, so that kernels need not. */
+static void ask_cpu(void)
+{
+#if (defined(__x86_64__) || defined(__i386__)) && defined(__GNUC__)
+    __builtin_cpu_init();
+#endif
+}
+
+bool tsa_cpu_has_fma(void)
+{
+#if (defined(__x86_64__) || defined(__i386__)) && defined(__GNUC__)
+    ask_cpu();
+    return __builtin_cpu_supports("fma");
+#else
+    return true;
+#endif
+}
+
 bool tsa_isa_usable(const struct tsa_isa *isa)
 {
+    ask_cpu();
     return isa && (!isa->usable || isa->usable());
 }
 

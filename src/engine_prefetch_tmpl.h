@@ -9,7 +9,7 @@ static void prefetch_rows(struct tsa_prefetch *prefetch, const struct tsa_tensor
     if (prefetch->count == TSA_PREFETCH_ROWS || r->n == 0)
         return;
     struct tsa_prefetch_rows rows = {tsa_row(tensor, r->b, r->h, r->t),
-                                     tensor->token * (ptrdiff_t)elem,
+                                     r->n > 1 ? tensor->token * (ptrdiff_t)elem : 0,
                                      r->n,
                                      (bytes + TSA_ALIGN - 1) / TSA_ALIGN,
                                      0,

@@ -37,9 +37,7 @@ const char *tsa_exp_name(void)
     const struct tsa_isa *isa;
     if (tsa_isa_find(NULL, &isa, NULL) != TSA_OK)
         return "";
-#if (defined(__x86_64__) || defined(__i386__)) && defined(__GNUC__)
-    if (isa == &tsa_isa_scalar && !__builtin_cpu_supports("fma"))
+    if (isa == &tsa_isa_scalar && !tsa_cpu_has_fma())
         return "Sleef_exp1_u10purec"; /* as v_exp() of v_scalar.h has it */
-#endif
     return isa->exp;
 }

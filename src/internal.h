@@ -89,11 +89,11 @@ struct tsa_state_header { /* header of every state, then one tsa_layer_header pe
     char magic[8];
     uint32_t arithmetic, dtype, normalize, terms;
     uint64_t d, dv, kv_heads, layers;
-    uint64_t chunk; /* positions of the window */
-    uint64_t bytes; /* of the whole state */
-    uint64_t owner; /* address of a state in library memory, else 0 */
-    uint64_t mark;  /* used while a call looks for duplicates */
-    uint64_t fold;  /* chunk of the plan that last wrote: open windows fold at this length */
+    uint64_t chunk;  /* positions of the window */
+    uint64_t bytes;  /* of the whole state */
+    uint64_t unused; /* 0 */
+    uint64_t mark;   /* used while a call looks for duplicates */
+    uint64_t fold;   /* chunk of the plan that last wrote: open windows fold at this length */
     /* 0, or 1 + the lowest degree whose sums are also kept as pairs of bf16 */
     uint64_t pair_degree;
     uint64_t reserved[3];
@@ -102,6 +102,7 @@ struct tsa_layer_header {
     uint64_t tokens; /* absorbed */
     uint64_t window; /* of these tokens, those in the open window */
 };
+extern const char tsa_state_magic[8];
 /* In memory: header, layer headers padded to TSA_ALIGN, then a section per (layer, kv head). */
 struct tsa_state {
     struct tsa_state_header header;
@@ -134,6 +135,11 @@ struct tsa_layer_header *tsa_state_layer(const struct tsa_state *s, size_t layer
 enum tsa_status tsa_state_check(const struct tsa_plan *plan, const struct tsa_state *s,
                                 bool writing, const char *argument, size_t sequence,
                                 struct tsa_error *err);
+/* The same for states[sequence] of a call that reads one layer, or writes *more tokens into it; the
+ * counts of the others are not looked at. TSA_EOVERFLOW if the count does not hold more. */
+enum tsa_status tsa_state_check_layer(const struct tsa_plan *plan, const struct tsa_state *s,
+                                      size_t layer, const size_t *more, size_t sequence,
+                                      struct tsa_error *err);
 /* Can the state be overwritten whole? */
 enum tsa_status tsa_state_check_replaced(const struct tsa_plan *plan, const struct tsa_state *s,
                                          const char *argument, struct tsa_error *err);
@@ -298,6 +304,8 @@ struct tsa_plan {
 /* Built instruction sets, best first; NULL past the end. */
 const struct tsa_isa *tsa_isa_at(size_t i);
 bool tsa_isa_usable(const struct tsa_isa *isa);
+/* Has the CPU fused multiply-add? Of x86; true elsewhere. */
+bool tsa_cpu_has_fma(void);
 /* The pair kernels for plans of a usable instruction set; and those for which the CPU has
  * instructions, or NULL. */
 const struct tsa_pair_kernels_f32 *tsa_pair_kernels_for(const struct tsa_isa *isa);

@@ -8,8 +8,13 @@
 
 #include <string.h>
 
-/* Larger sizes mean an options struct that nobody initialised. */
-#define MAX_OPTIONS_BYTES 4096
+/* Sizes of the options that a version can have: no earlier one had fewer bytes; a later one may
+ * append whole fields, up to what means a struct that nobody initialised. */
+static bool is_options_size(size_t size)
+{
+    return size >= sizeof(struct tsa_options) && size <= 4096 &&
+           size % _Alignof(struct tsa_options) == 0;
+}
 
 static void set_defaults(struct tsa_options *options)
 {
@@ -26,13 +31,13 @@ static void set_defaults(struct tsa_options *options)
 enum tsa_status tsa_options_init(struct tsa_options *options, size_t size)
 {
     struct tsa_options defaults;
-    if (!options || size < sizeof options->size || size > MAX_OPTIONS_BYTES)
+    if (!options || !is_options_size(size))
         return TSA_EINVAL;
     set_defaults(&defaults);
     defaults.size = size;
     /* What a newer caller has beyond our struct stays zero: tsa_plan_create refuses the rest. */
     memset(options, 0, size);
-    memcpy(options, &defaults, size < sizeof defaults ? size : sizeof defaults);
+    memcpy(options, &defaults, sizeof defaults);
     return TSA_OK;
 }
 
@@ -54,8 +59,7 @@ static enum tsa_status read_options(const struct tsa_options *given, struct tsa_
     if (!given)
         return tsa_fail(err, TSA_EINVAL, "options", "options is NULL");
     size_t size = given->size;
-    size_t least = offsetof(struct tsa_options, terms); /* head_dim and value_dim must be set */
-    if (size < least || size > MAX_OPTIONS_BYTES) {
+    if (!is_options_size(size)) {
         enum tsa_status status =
             tsa_fail(err, TSA_EINVAL, "size",
                      "options.size is %zu, wanted sizeof(struct tsa_options) = %zu: was "
@@ -64,8 +68,7 @@ static enum tsa_status read_options(const struct tsa_options *given, struct tsa_
         tsa_error_numbers(err, (int64_t)sizeof *given, (int64_t)size);
         return status;
     }
-    set_defaults(options);
-    memcpy(options, given, size < sizeof *options ? size : sizeof *options);
+    memcpy(options, given, sizeof *options);
     for (size_t i = sizeof *options; i < size; i++) {
         if (((const unsigned char *)given)[i] != 0)
             return tsa_fail(err, TSA_EINVAL, "size",

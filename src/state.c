@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* States: where their parts lie, whether they fit a plan, making and freeing them, looking at
- * them. */
+/* States: where their parts lie, whether they are sound and fit a plan, and what reads them. */
 #include "config.h"
 
 #include "internal.h"
@@ -8,8 +7,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-
-static const char state_magic[8] = {'T', 'S', 'A', 's', 't', 'a', 't', '1'};
 
 /* -- layout ------------------------------------------------------------------------------- */
 
@@ -128,22 +125,53 @@ static enum tsa_status mismatch(struct tsa_error *err, struct name name, const c
     return status;
 }
 
-static bool is_state(const struct tsa_state_header *h)
+/* Bytes of a state with this header, or 0 if there can be none. */
+static uint64_t layout_bytes(const struct tsa_state_header *h)
 {
-    return memcmp(h->magic, state_magic, sizeof state_magic) == 0 && h->terms >= 1 &&
-           h->terms <= TSA_MAX_TERMS && h->chunk >= 1 && h->chunk <= TSA_MAX_CHUNK &&
-           h->fold >= 1 && h->fold <= h->chunk &&
-           h->pair_degree <= (h->dtype == TSA_F32 ? h->terms : 0);
+    const size_t elem = element_bytes(h->dtype);
+    const double about =
+        tsa_state_bytes_double((size_t)h->d, (size_t)h->dv, h->terms, (size_t)h->chunk, elem,
+                               (size_t)h->kv_heads, (size_t)h->layers, h->pair_degree > 0);
+    struct tsa_layout l;
+    if (about > (double)TSA_MAX_STATE_BYTES)
+        return 0;
+    tsa_layout_init(&l, (size_t)h->d, (size_t)h->dv, h->terms, (size_t)h->chunk, elem,
+                    (size_t)h->pair_degree);
+    return tsa_state_bytes_exact(&l, elem, (size_t)h->kv_heads, (size_t)h->layers);
 }
 
-static size_t longest_window(const struct tsa_state *s)
+/* Could the library have written this header? p is the plan of the call. */
+static bool is_state(const struct tsa_plan *p, const struct tsa_state_header *h)
 {
-    uint64_t longest = 0;
+    if (memcmp(h->magic, tsa_state_magic, sizeof tsa_state_magic) != 0 ||
+        (h->dtype != TSA_F32 && h->dtype != TSA_F64) ||
+        (h->normalize != TSA_NORMALIZE_L2 && h->normalize != TSA_NORMALIZE_NONE) || h->terms < 1 ||
+        h->terms > TSA_MAX_TERMS || h->d < 1 || h->dv < 1 || h->kv_heads < 1 || h->layers < 1 ||
+        h->chunk < 1 || h->chunk > TSA_MAX_CHUNK || h->fold < 1 || h->fold > h->chunk ||
+        h->pair_degree > (h->dtype == TSA_F32 ? h->terms : 0) ||
+        (h->unused | h->reserved[0] | h->reserved[1] | h->reserved[2]) != 0)
+        return false;
+    const bool of_the_plan = h->d == p->d && h->dv == p->dv && h->terms == p->terms &&
+                             h->chunk == p->chunk && h->dtype == (uint32_t)p->dtype &&
+                             h->kv_heads == p->kv_heads && h->layers == p->layers &&
+                             h->pair_degree == p->pair_degree;
+    return h->bytes == (of_the_plan ? p->state_bytes : layout_bytes(h));
+}
+
+/* Could the library have counted so? Asked once the header is right. */
+static bool counts_are_right(const struct tsa_state *s, size_t layer)
+{
+    const struct tsa_layer_header *header = tsa_state_layer(s, layer);
+    return header->window < s->header.fold && header->window <= header->tokens;
+}
+
+static bool has_open_window(const struct tsa_state *s)
+{
     for (size_t layer = 0; layer < (size_t)s->header.layers; layer++) {
-        uint64_t window = tsa_state_layer(s, layer)->window;
-        longest = window > longest ? window : longest;
+        if (tsa_state_layer(s, layer)->window > 0)
+            return true;
     }
-    return (size_t)longest;
+    return false;
 }
 
 /* What is about to happen to a state decides what has to fit. */
@@ -159,7 +187,7 @@ static enum tsa_status check_named(const struct tsa_plan *p, const struct tsa_st
     if ((uintptr_t)s % TSA_ALIGN != 0)
         return misfit(err, name, TSA_EINVAL, "is not 64-byte aligned");
     const struct tsa_state_header *h = &s->header;
-    if (!is_state(h))
+    if (!is_state(p, h))
         return misfit(err, name, TSA_EFORMAT, "is not a state of this version");
     const struct {
         const char *what;
@@ -182,23 +210,50 @@ static enum tsa_status check_named(const struct tsa_plan *p, const struct tsa_st
         return mismatch(err, name, "terms", p->terms, h->terms);
     if (use != USE_READ && p->chunk > h->chunk)
         return mismatch(err, name, "chunk", p->chunk, h->chunk);
-    if (use != USE_OVERWRITE && p->chunk != h->fold && longest_window(s) > 0)
+    if (use != USE_OVERWRITE && p->chunk != h->fold && has_open_window(s))
         return mismatch(err, name, "an open window of chunk", p->chunk, h->fold);
     return TSA_OK;
+}
+
+/* check_named, and the counts of every layer. */
+static enum tsa_status check_all(const struct tsa_plan *p, const struct tsa_state *s, enum use use,
+                                 struct name name, struct tsa_error *err)
+{
+    enum tsa_status status = check_named(p, s, use, name, err);
+    for (size_t layer = 0; status == TSA_OK && layer < p->layers; layer++) {
+        if (!counts_are_right(s, layer))
+            status = misfit(err, name, TSA_EFORMAT, "has counts of tokens that cannot be");
+    }
+    return status;
 }
 
 static enum tsa_status check(const struct tsa_plan *p, const struct tsa_state *s, enum use use,
                              const char *argument, struct tsa_error *err)
 {
-    return check_named(p, s, use, (struct name){argument, TSA_NO_SEQUENCE}, err);
+    return check_all(p, s, use, (struct name){argument, TSA_NO_SEQUENCE}, err);
 }
 
 enum tsa_status tsa_state_check(const struct tsa_plan *plan, const struct tsa_state *s,
                                 bool writing, const char *argument, size_t sequence,
                                 struct tsa_error *err)
 {
-    return check_named(plan, s, writing ? USE_WRITE : USE_READ, (struct name){argument, sequence},
-                       err);
+    return check_all(plan, s, writing ? USE_WRITE : USE_READ, (struct name){argument, sequence},
+                     err);
+}
+
+enum tsa_status tsa_state_check_layer(const struct tsa_plan *plan, const struct tsa_state *s,
+                                      size_t layer, const size_t *more, size_t sequence,
+                                      struct tsa_error *err)
+{
+    const struct name name = {"states", sequence};
+    const enum tsa_status status = check_named(plan, s, more ? USE_WRITE : USE_READ, name, err);
+    if (status != TSA_OK)
+        return status;
+    if (!counts_are_right(s, layer))
+        return misfit(err, name, TSA_EFORMAT, "has a count of tokens that cannot be");
+    if (more && *more > UINT64_MAX - tsa_state_layer(s, layer)->tokens)
+        return misfit(err, name, TSA_EOVERFLOW, "would have 2^64 tokens or more");
+    return TSA_OK;
 }
 
 enum tsa_status tsa_state_check_replaced(const struct tsa_plan *plan, const struct tsa_state *s,
@@ -207,113 +262,7 @@ enum tsa_status tsa_state_check_replaced(const struct tsa_plan *plan, const stru
     return check(plan, s, USE_OVERWRITE, argument, err);
 }
 
-/* -- making and freeing ------------------------------------------------------------------- */
-
-/* What lies before a state in library memory. */
-struct prefix {
-    uint64_t mark; /* address of the state, mixed: says that this is one */
-    size_t bytes;
-    void *memory; /* to give back */
-    struct tsa_allocator allocator;
-};
-#define PREFIX_BYTES ((size_t)TSA_ALIGN)
-#define PREFIX_MIX 0x7453612d4f776e73u
-_Static_assert(sizeof(struct prefix) <= TSA_ALIGN, "the prefix keeps the state aligned");
-_Static_assert(sizeof(struct tsa_state_header) == 128, "states have the same form everywhere");
-
-/* Zeros become a state without tokens. */
-static void make_empty(const struct tsa_plan *p, struct tsa_state *s)
-{
-    struct tsa_state_header *h = &s->header;
-    memcpy(h->magic, state_magic, sizeof state_magic);
-    h->arithmetic = TSA_ARITHMETIC_VERSION;
-    h->dtype = (uint32_t)p->dtype;
-    h->normalize = (uint32_t)p->normalize;
-    h->terms = (uint32_t)p->terms;
-    h->d = p->d;
-    h->dv = p->dv;
-    h->kv_heads = p->kv_heads;
-    h->layers = p->layers;
-    h->chunk = h->fold = p->chunk;
-    h->pair_degree = p->pair_degree;
-    h->bytes = p->state_bytes;
-}
-
-size_t tsa_state_bytes(const struct tsa_plan *plan)
-{
-    return plan ? plan->state_bytes : 0;
-}
-
-size_t tsa_state_size(const struct tsa_state *state)
-{
-    return state ? (size_t)state->header.bytes : 0;
-}
-
-enum tsa_status tsa_state_create(const struct tsa_plan *plan, struct tsa_state **state,
-                                 struct tsa_error *err)
-{
-    if (!state)
-        return tsa_fail(err, TSA_EINVAL, "state", "state is NULL");
-    *state = NULL;
-    if (!plan)
-        return tsa_fail(err, TSA_EINVAL, "plan", "plan is NULL");
-    size_t bytes = PREFIX_BYTES + plan->state_bytes;
-    void *memory;
-    char *zeros = tsa_allocate_zeroed(&plan->allocator, bytes, &memory);
-    if (!zeros)
-        return tsa_fail(err, TSA_ENOMEM, "state", "no memory for a state of %zu bytes",
-                        plan->state_bytes);
-    struct prefix *prefix = (struct prefix *)(void *)zeros;
-    struct tsa_state *s = (struct tsa_state *)(void *)(zeros + PREFIX_BYTES);
-    make_empty(plan, s);
-    s->header.owner = (uint64_t)(uintptr_t)s;
-    prefix->mark = s->header.owner ^ PREFIX_MIX;
-    prefix->bytes = bytes;
-    prefix->memory = memory;
-    prefix->allocator = plan->allocator;
-    *state = s;
-    return tsa_succeed(err);
-}
-
-enum tsa_status tsa_state_init(const struct tsa_plan *plan, void *memory, size_t bytes,
-                               struct tsa_state **state, struct tsa_error *err)
-{
-    if (!state)
-        return tsa_fail(err, TSA_EINVAL, "state", "state is NULL");
-    *state = NULL;
-    if (!plan)
-        return tsa_fail(err, TSA_EINVAL, "plan", "plan is NULL");
-    if (!memory)
-        return tsa_fail(err, TSA_EINVAL, "memory", "memory is NULL");
-    if ((uintptr_t)memory % TSA_ALIGN != 0)
-        return tsa_fail(err, TSA_EINVAL, "memory", "memory is not %d-byte aligned", TSA_ALIGN);
-    if (bytes < plan->state_bytes) {
-        enum tsa_status status =
-            tsa_fail(err, TSA_ENOMEM, "bytes", "memory has %zu bytes, a state needs %zu", bytes,
-                     plan->state_bytes);
-        tsa_error_numbers(err, (int64_t)plan->state_bytes, (int64_t)bytes);
-        return status;
-    }
-    *state = memset(memory, 0, plan->state_bytes);
-    make_empty(plan, *state);
-    return tsa_succeed(err);
-}
-
-void tsa_state_destroy(struct tsa_state *state)
-{
-    /* A state that was moved by memcpy carries the address of where it came from. */
-    if (!state || state->header.owner != (uint64_t)(uintptr_t)state)
-        return;
-    struct prefix *prefix = (struct prefix *)(void *)((char *)state - PREFIX_BYTES);
-    if (prefix->mark != (state->header.owner ^ PREFIX_MIX))
-        return;
-    struct tsa_allocator allocator = prefix->allocator;
-    void *memory = prefix->memory;
-    size_t bytes = prefix->bytes;
-    prefix->mark = 0;
-    state->header.owner = 0;
-    tsa_release(&allocator, memory, bytes);
-}
+/* -- resetting and looking ---------------------------------------------------------------- */
 
 enum tsa_status tsa_state_reset(const struct tsa_plan *plan, struct tsa_state *state,
                                 struct tsa_error *err)
@@ -330,20 +279,32 @@ enum tsa_status tsa_state_reset(const struct tsa_plan *plan, struct tsa_state *s
     return tsa_succeed(err);
 }
 
-/* -- looking --------------------------------------------------------------------------------- */
+/* Of any header, as nothing was checked: does the count of this layer lie inside the state? */
+static bool has_layer(const struct tsa_state *s, size_t layer)
+{
+    const uint64_t rest = s->header.bytes - sections_offset(0);
+    return s->header.bytes >= sections_offset(0) && layer < s->header.layers &&
+           layer < rest / sizeof(struct tsa_layer_header);
+}
 
 uint64_t tsa_state_tokens(const struct tsa_state *state, size_t layer)
 {
-    if (!state || layer >= state->header.layers)
-        return 0;
-    return tsa_state_layer(state, layer)->tokens;
+    return state && has_layer(state, layer) ? tsa_state_layer(state, layer)->tokens : 0;
 }
 
 size_t tsa_state_window(const struct tsa_state *state, size_t layer)
 {
-    if (!state || layer >= state->header.layers)
-        return 0;
-    return (size_t)tsa_state_layer(state, layer)->window;
+    return state && has_layer(state, layer) ? (size_t)tsa_state_layer(state, layer)->window : 0;
+}
+
+size_t tsa_state_bytes(const struct tsa_plan *plan)
+{
+    return plan ? plan->state_bytes : 0;
+}
+
+size_t tsa_state_size(const struct tsa_state *state)
+{
+    return state ? (size_t)state->header.bytes : 0;
 }
 
 enum tsa_status tsa_state_view(const struct tsa_plan *plan, const struct tsa_state *state,

@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Teams: shares of tasks, OpenMP or the caller's executor to work on them, and forks. */
+/* Teams: shares of tasks, and OpenMP or the caller's executor to work on them. */
 #include "config.h"
-
-#ifndef _POSIX_C_SOURCE
-#define _POSIX_C_SOURCE 200809L /* stat, pthread_atfork */
-#endif
 
 #include <errno.h>
 
@@ -13,80 +9,22 @@
 
 #ifdef _OPENMP
 #include <omp.h>
-#if defined(HAVE_PTHREAD_ATFORK)
-#include <pthread.h>
-#include <sys/stat.h>
-#endif
 #endif
 
-/* -- forks ----------------------------------------------------------------------------------- */
-
-/* A child has none of the threads that OpenMP believes it has, and would wait for them. It is
- * marked if the library has run a team before the fork, or if the process had threads of whatever
- * kind then, for the host may use OpenMP too. Calls in it are serial; the runtime, which is the
- * host's as well, is left alone. Where forks cannot be watched, all calls are. */
-#if defined(_OPENMP) && defined(HAVE_PTHREAD_ATFORK)
-static atomic_bool has_run, had_threads, forked;
-
-static void before_fork(void)
-{
-    bool threads = atomic_load(&has_run);
-#ifdef __linux__
-    struct stat folder;
-    const int saved_errno = errno;
-    if (stat("/proc/self/task", &folder) == 0) /* a link per thread, and two */
-        threads |= folder.st_nlink > 3;
-    errno = saved_errno;
-#endif
-    atomic_store(&had_threads, threads);
-}
-static void in_child(void)
-{
-    if (atomic_load(&had_threads))
-        atomic_store(&forked, true);
-}
-static void watch_forks(void)
-{
-    const int saved_errno = errno;
-    if (pthread_atfork(before_fork, NULL, in_child) != 0)
-        atomic_store(&forked, true);
-    errno = saved_errno;
-}
 void tsa_team_prepare(const struct tsa_plan *plan)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    if (plan->threads > 1 && !plan->execute)
-        pthread_once(&once, watch_forks);
-}
-static void team_begins(void)
-{
-    if (!atomic_load_explicit(&has_run, memory_order_relaxed))
-        atomic_store(&has_run, true);
-}
-static bool in_forked_child(void)
-{
-    return atomic_load_explicit(&forked, memory_order_relaxed);
-}
-#else
-void tsa_team_prepare(const struct tsa_plan *plan)
-{
-    (void)plan;
-}
 #ifdef _OPENMP
-static void team_begins(void)
-{
-}
-static bool in_forked_child(void)
-{
-    return false;
-}
+    if (plan->threads > 1 && !plan->execute)
+        tsa_process_watch();
+#else
+    (void)plan;
 #endif
-#endif
+}
 
 bool tsa_team_crowded(const struct tsa_plan *plan)
 {
 #ifdef _OPENMP
-    return !plan->execute && plan->threads > omp_get_num_procs();
+    return !plan->execute && plan->threads > tsa_processors();
 #else
     (void)plan;
     return false;
@@ -98,7 +36,7 @@ size_t tsa_team_threads(const struct tsa_plan *plan)
     if (plan->execute)
         return (size_t)plan->threads;
 #ifdef _OPENMP
-    return omp_in_parallel() || in_forked_child() ? 1 : (size_t)plan->threads;
+    return omp_in_parallel() || tsa_process_forked() ? 1 : (size_t)plan->threads;
 #else
     return 1;
 #endif
@@ -163,11 +101,15 @@ void tsa_team_run(const struct tsa_team *team, size_t queue, size_t count, tsa_t
     }
 #ifdef _OPENMP
     else {
-        team_begins();
         /* The same size always, even for few tasks: gcc's runtime ends and starts threads
          * otherwise. */
-#pragma omp parallel num_threads((int)threads)
-        work(&job, (size_t)omp_get_thread_num());
+        const size_t granted = tsa_process_threads(threads);
+        if (granted < 2) {
+            work(&job, 0);
+        } else {
+#pragma omp parallel num_threads((int)granted)
+            work(&job, (size_t)omp_get_thread_num());
+        }
     }
 #endif
     errno = saved_errno;

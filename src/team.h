@@ -24,7 +24,24 @@ struct tsa_team {
     struct tsa_share *shares; /* 1 + threads */
 };
 
-/* Once a plan that may use OpenMP has been made: forks are noticed from now on. */
+/* -- process.c, where there is OpenMP -- */
+
+/* Notice forks from now on. */
+void tsa_process_watch(void);
+/* Would a team of the calling thread wait for threads that a fork has taken away? */
+bool tsa_process_forked(void);
+/* The threads, of `wanted` >= 2 with the calling one, that a team of it may have now: fewer if the
+ * system refuses some, for OpenMP's runtimes would end the process. */
+size_t tsa_process_threads(size_t wanted);
+
+/* -- threads.c, where there is OpenMP -- */
+
+/* The processors on which OpenMP can place threads. */
+int tsa_processors(void);
+
+/* -- team.c -- */
+
+/* A plan has been made, which may use OpenMP. */
 void tsa_team_prepare(const struct tsa_plan *plan);
 
 /* Are there more threads than OpenMP has processors for? */

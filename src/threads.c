@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: MIT */
-/* The default number of threads: what affinity, cgroup quota and OpenMP allow. */
+/* The default number of threads: what affinity, cgroup quota and OpenMP's settings allow. */
 #include "config.h"
 
 #ifndef _POSIX_C_SOURCE
 #define _POSIX_C_SOURCE 200809L /* open, read, O_CLOEXEC */
 #endif
 
-#include "internal.h"
+#include "team.h"
 
 #include <errno.h>
 
 #ifdef _OPENMP
+#include <limits.h>
 #include <omp.h>
 
 #ifdef __linux__
 #include <fcntl.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -122,11 +122,47 @@ static int cgroup_quota(void)
 }
 #endif
 
+#if _OPENMP >= 201511
+/* Distinct processors of the places to which threads are bound (OMP_PLACES, GOMP_CPU_AFFINITY);
+ * INT_MAX if there are none, or more than are worth counting. */
+static int placed_processors(void)
+{
+    enum { MOST = 4096 };
+    bool seen[MOST] = {false};
+    int ids[MOST], count = 0;
+    const int places = omp_get_proc_bind() == omp_proc_bind_false ? 0 : omp_get_num_places();
+    for (int i = 0; i < places; i++) {
+        const int size = omp_get_place_num_procs(i);
+        if (size > MOST)
+            return INT_MAX;
+        omp_get_place_proc_ids(i, ids);
+        for (int j = 0; j < size; j++) {
+            if (ids[j] < 0 || ids[j] >= MOST)
+                return INT_MAX;
+            count += !seen[ids[j]];
+            seen[ids[j]] = true;
+        }
+    }
+    return count > 0 ? count : INT_MAX;
+}
+#else
+static int placed_processors(void)
+{
+    return INT_MAX;
+}
+#endif
+
+int tsa_processors(void)
+{
+    const int placed = placed_processors(), all = omp_get_num_procs();
+    return placed < all ? placed : all;
+}
+
 static int allowed(const char **reason)
 {
     /* Never a parallel region: a caller may fork afterwards. */
-    int threads = omp_get_num_procs();
-    *reason = "affinity";
+    int threads = tsa_processors();
+    *reason = threads < omp_get_num_procs() ? "OpenMP places" : "affinity";
 #ifdef __linux__
     int quota = cgroup_quota();
     if (quota < threads) {
@@ -134,10 +170,13 @@ static int allowed(const char **reason)
         *reason = "cgroup quota";
     }
 #endif
-    int openmp = omp_get_max_threads();
-    if (openmp < threads) {
-        threads = openmp;
+    if (omp_get_max_threads() < threads) {
+        threads = omp_get_max_threads();
         *reason = "OMP_NUM_THREADS";
+    }
+    if (omp_get_thread_limit() < threads) {
+        threads = omp_get_thread_limit();
+        *reason = "OMP_THREAD_LIMIT";
     }
     return threads < 1 ? 1 : threads;
 }

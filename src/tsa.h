@@ -18,7 +18,11 @@
  *
  *  Every output has one defined sequence of IEEE operations (doc/math.md, "The arithmetic"):
  *  threads, batch composition, the cutting of a sequence into calls, head grouping and the
- *  instruction set never change a bit of it, nor of a state.
+ *  instruction set never change a bit of it, nor of a state. The exceptions, all
+ *  between CPUs: mixed plans, where sums of rounded products pass below 2^-126 (doc/accuracy.md);
+ *  TSA_COMPUTE_FASTEST, which may choose differently; tsa_softmax() with scores that are not
+ *  bounded, on x86 without FMA, whose exponential is another; and, with TSA_SKIP_INPUT_CHECK, sign
+ *  and payload of NaNs inside a state.
  *
  *  Conventions. Functions that can fail return enum tsa_status, and describe the failure in
  *  *err when err is not NULL; after a failure neither states nor outputs have changed. The
@@ -28,7 +32,9 @@
  *  Threads. "Thread-safe" below: any number of threads at once, as long as nobody changes what the
  *  arguments point to, and the plan's allocator callbacks, if it has any, are thread-safe too.
  *  Plans are immutable and may be shared. A state may be read by several calls at once while none
- *  writes it; a workspace serves one call at a time.
+ *  writes it; a workspace serves one call at a time. Beside these objects the library keeps only
+ *  what doc/threads.md lists: which states lie in its memory, whether the process was forked, how
+ *  many threads each calling thread was granted. None of it changes a result.
  */
 #ifndef TSA_H
 #define TSA_H
@@ -211,8 +217,8 @@ struct tsa_options {
 };
 
 /** Set every option to its default. `size` is sizeof(struct tsa_options).
- *  Never fails for a size of this or an older version; TSA_EINVAL for NULL and for what can be no
- *  such size. Thread-safe. */
+ *  TSA_EINVAL for NULL and for what is the size of no version: those so far have this one, later
+ *  ones may append whole fields, which have to stay 0 for this library. Thread-safe. */
 TSA_API enum tsa_status tsa_options_init(struct tsa_options *options, size_t size);
 
 /** Check the options and make a plan. Arrays in `options` are copied. After a failure *plan is
@@ -248,7 +254,9 @@ TSA_API int tsa_plan_threads(const struct tsa_plan *plan);
 /* -- states ------------------------------------------------------------------------------- */
 
 /* Which states fit a plan. NULL and what is not 64-byte aligned is TSA_EINVAL, memory that is not a
- * state TSA_EFORMAT, and a state that does not fit TSA_EMISMATCH. head_dim, value_dim, kv_heads,
+ * state TSA_EFORMAT, and a state that does not fit TSA_EMISMATCH. Memory is a state if its header
+ * and the counts of its layers could have been written by the library: calls with any other neither
+ * read nor write outside of it. A layer counts up to 2^64 - 1 tokens; more are TSA_EOVERFLOW. head_dim, value_dim, kv_heads,
  * layers, dtype, normalize and the version of the arithmetic must be those of the plan; and
  *
  *    to be read      the state has at least the plan's terms, and no window that is open in any
@@ -283,8 +291,9 @@ TSA_API enum tsa_status tsa_state_init(const struct tsa_plan *plan, void *memory
                                        struct tsa_state **state,
                                        struct tsa_error *err) TSA_MUST_CHECK;
 
-/** Free a state in library memory; does nothing for caller memory or NULL. No call may be using
- *  the state. */
+/** Free a state in library memory; does nothing for caller memory or NULL, whatever bytes lie there:
+ *  states of either kind may be copied over one another by memcpy. No call may be using the
+ *  state. */
 TSA_API void tsa_state_destroy(struct tsa_state *state);
 
 /** Forget all tokens, in all layers. Replaces the state.
@@ -297,8 +306,8 @@ TSA_API enum tsa_status tsa_state_reset(const struct tsa_plan *plan, struct tsa_
 TSA_API enum tsa_status tsa_state_copy(const struct tsa_plan *plan, struct tsa_state *dst,
                                        const struct tsa_state *src, struct tsa_error *err);
 
-/** Tokens absorbed by a layer; 0 for NULL or a layer out of range. Not checked: what is not a
- *  state has no meaning. Thread-safe. */
+/** Tokens absorbed by a layer; 0 for NULL or a layer out of range. Only tsa_state_size() bytes are
+ *  read; of what is not a state the number has no meaning. Thread-safe. */
 TSA_API uint64_t tsa_state_tokens(const struct tsa_state *state, size_t layer);
 
 /** Tokens of a layer that wait in the open window, less than C; else as tsa_state_tokens(). */
@@ -487,11 +496,10 @@ TSA_API enum tsa_status tsa_query(const struct tsa_plan *plan, const struct tsa_
  *  bottom-right aligned: query i sees keys 0 .. keys-queries+i; a query that sees no key is refused
  *  (TSA_EINVAL). With one query it is the step of a decoder on a cache of keys and values; one that
  *  has checked them as they came may set TSA_SKIP_INPUT_CHECK, as the check reads all of them. The
- *  bits of a row depend on its query, keys and values alone: not on threads, batch, the other
- *  queries of the call, or the instruction set (doc/math.md). Where rows are normalised and the
- *  temperature is 2 or more, scores are bounded and need no maximum, by a property of the plan;
- *  else exp is SLEEF's (on x86 without FMA another one, with other bits), with a running maximum,
- *  right for any scores. The plan's terms, coefficients and chunk play no part. 0 queries or batch
+ *  bits of a row depend on its query, keys and values alone: not on threads, batch or the other
+ *  queries of the call (doc/math.md). Where rows are normalised and the temperature is 2 or more,
+ *  scores are bounded and need no maximum, by a property of the plan; else exp is SLEEF's, with a
+ *  running maximum, right for any scores. The plan's terms, coefficients and chunk play no part. 0 queries or batch
  *  0: no-op, as in tsa_prefill(). TSA_EINVAL, TSA_ENONFINITE, TSA_ENOMEM. Thread-safe for distinct
  *  outputs and workspaces. */
 TSA_API enum tsa_status tsa_softmax(const struct tsa_plan *plan, size_t batch, size_t queries,
@@ -518,8 +526,9 @@ TSA_API const char *tsa_isa_list(size_t i, int *usable);
 TSA_API const char *tsa_isa_active(void);
 /** Name of the exponential that tsa_softmax uses with the active instruction set. */
 TSA_API const char *tsa_exp_name(void);
-/** The default number of threads now, min(affinity, cgroup quota, OMP_NUM_THREADS); *reason (may be
- *  NULL) becomes a string constant that says which of them it is. */
+/** The default number of threads now: the least of the affinity mask, the places of OpenMP, the
+ *  cgroup quota, OMP_NUM_THREADS and OMP_THREAD_LIMIT. *reason (may be NULL) becomes a string
+ *  constant that says which of them it is. */
 TSA_API int tsa_default_threads(const char **reason);
 /** F = sum over m < terms of binom(head_dim+m-1, m); 0 if it does not fit or terms is 0 or > 8. */
 TSA_API size_t tsa_features(size_t head_dim, size_t terms);

@@ -380,22 +380,6 @@ START_TEST(options)
 }
 END_TEST
 
-/* A caller of an earlier version, whose options end before `compute`. */
-START_TEST(older_options)
-{
-    struct tsa_options o;
-    struct tsa_plan *plan = NULL;
-    struct tsa_error err;
-    memset(&o, 0xff, sizeof o);
-    ck_assert_int_eq(tsa_options_init(&o, offsetof(struct tsa_options, compute)), TSA_OK);
-    o.head_dim = 16;
-    o.value_dim = 64;
-    ok(tsa_plan_create(&o, &plan, &err), &err);
-    ck_assert_int_eq(tsa_plan_compute(plan), TSA_COMPUTE_EXACT);
-    tsa_plan_destroy(plan);
-}
-END_TEST
-
 /* The fastest is f32 where mixed cannot be, or would be emulated; and never anything else. */
 START_TEST(fastest)
 {
@@ -434,7 +418,6 @@ int main(void)
     TCase *choices = add_case(suite, "options");
     tcase_add_test(choices, refused);
     tcase_add_test(choices, options);
-    tcase_add_test(choices, older_options);
     tcase_add_test(choices, fastest);
     return run_suite(suite);
 }

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 # Programs on Check, each one tests/check_<name>.c with the shared helpers; and scripts.
-TSA_CHECKS = tests/check_api tests/check_batch tests/check_bits tests/check_contract \
+TSA_CHECKS = tests/check_api tests/check_batch tests/check_bits tests/check_chunks \
+	tests/check_contract tests/check_far_sums tests/check_hostile_state tests/check_manners \
+	tests/check_processes tests/check_quota \
 	tests/check_exact tests/check_facts tests/check_half tests/check_host tests/check_kernels_bf16 \
 	tests/check_kernels_f32 tests/check_kernels_f64 tests/check_limits tests/check_mixed \
 	tests/check_mixed_states tests/check_paper tests/check_ragged tests/check_softmax \
@@ -32,7 +34,12 @@ tests_header_LDADD = libtsa.la
 check_PROGRAMS += tests/npy_tool
 tests_npy_tool_SOURCES = tests/npy_tool.c tests/half_model.h
 tests_npy_tool_LDADD =
-TESTS = tests/header $(TSA_SHELL_TESTS)
+# loads the shared library, and links nothing of it
+check_PROGRAMS += tests/loading
+tests_loading_SOURCES = tests/loading.c
+tests_loading_CFLAGS = $(TSA_CFLAGS) $(TSA_WARN_CFLAGS)
+tests_loading_LDADD = $(TSA_DLOPEN_LIBS)
+TESTS = tests/header tests/loading $(TSA_SHELL_TESTS)
 EXTRA_DIST += $(TSA_SHELL_TESTS) tests/command_lib.sh tests/cross.sh tests/exports.list tests/README
 
 if HAVE_CHECK
