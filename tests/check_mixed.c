@@ -10,6 +10,7 @@
 
 #include "run.h"
 #include "shapes.h"
+#include "truth.h"
 
 #define L2 TSA_NORMALIZE_L2
 #define RAW TSA_NORMALIZE_NONE

@@ -5,6 +5,7 @@
 #define TSA_TEST_SOFTMAX_RUN_H
 
 #include "support.h"
+#include "truth.h"
 
 /* The model's exponentials of the bounded form. */
 float softmax_exp_bounded_f32(float x);
@@ -69,8 +70,8 @@ void softmax_check_last(struct softmax_run *r, const void *want, size_t queries,
  * be from it. `out` has dv entries. */
 void softmax_define(const struct problem *p, size_t b, size_t h, size_t t, size_t keys,
                     struct truth *out);
-/* Each step-th of the rows of `o` that softmax_solve() made: what the model computes, and the library
- * with it. */
+/* Each step-th of the rows of `o` that softmax_solve() made: what the model computes, and the
+ * library with it. */
 void softmax_check_definition(const struct problem *p, const void *o, bool causal, size_t every,
                               size_t step);
 
