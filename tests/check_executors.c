@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The caller's executor: every call asks it, OpenMP then starts no thread, and the bits are those of
- * one thread. */
+/* The caller's executor: every call asks it, OpenMP then starts no thread, and the bits are those
+ * of one thread. */
 #include <stdlib.h>
 
 #include "scene.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Mixed plans, whose high degrees have bf16 operands: tables of other instruction sets, threads of a
- * host, how far outputs are from the definition, options and what is refused. (Their bits under all
- * schedules are in check_contract and check_views.) */
+/* Mixed plans, whose high degrees have bf16 operands: tables of other instruction sets, threads of
+ * a host, how far outputs are from the definition, options and what is refused. (Their bits under
+ * all schedules are in check_contract and check_views.) */
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Operands of products: elements or, if TEST_PAIRS, pairs of bf16 in the place of elements. Included
- * by kernels_products_tmpl.h. */
+/* Operands of products: elements or, if TEST_PAIRS, pairs of bf16 in the place of elements. It is
+ * included by kernels_products_tmpl.h. */
 
 #if TEST_PAIRS
 
