@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* exp on [-1/2, 1/2] and roundings beyond, for scores that a plan bounds: 1 + x g(x), where g
  * interpolates (e^x - 1) / x at the Chebyshev nodes of the interval, its coefficients rounded to T
- * from 80 digits. At most 1 ulp off up to 1/2 + 2^-18 (tests/check_softmax.c tries the floats). */
+ * from 80 digits. At most 1 ulp off up to 1/2 + 2^-18 (tests/check_softmax_values.c tries the
+ * floats). */
 
 #if TSA_F64
 #define EXP_DEGREE 13

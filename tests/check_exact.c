@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "support.h"
+#include "truth.h"
 
 #define L2 TSA_NORMALIZE_L2
 #define RAW TSA_NORMALIZE_NONE

@@ -300,18 +300,9 @@ static void assert_team_mode(uint64_t mode, int threads)
  * stay, and so does the mode. */
 START_TEST(strange_modes)
 {
-    struct shape s = {5,
-                      19,
-                      3,
-                      8,
-                      8,
-                      4,
-                      2,
-                      45,
-                      _i % 2 == 0 ? TSA_F32 : TSA_F64,
-                      TSA_NORMALIZE_NONE,
-                      COEF_TAYLOR,
-                      TEMP_TWO};
+    const enum tsa_dtype dtype = _i % 2 == 0 ? TSA_F32 : TSA_F64;
+    const struct shape s = {5,           19,      3, 8, 8, 4, 2, 45, dtype, TSA_NORMALIZE_NONE,
+                            COEF_TAYLOR, TEMP_TWO};
     const int threads = _i / 2 % 2 == 0 ? 1 : 4;
     const double tiny = s.dtype == TSA_F32 ? 1e-21 : 1e-156;
     const uint64_t normal = get_mode();

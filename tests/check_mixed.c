@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Mixed plans, whose high degrees have bf16 operands: tables of other instruction sets, threads of a
- * host, how far outputs are from the definition, options and what is refused. (Their bits under all
- * schedules are in check_contract and check_views.) */
+/* Mixed plans, whose high degrees have bf16 operands: tables of other instruction sets, threads of
+ * a host, how far outputs are from the definition, options and what is refused. (Their bits under
+ * all schedules are in check_contract and check_views.) */
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -10,6 +10,7 @@
 
 #include "run.h"
 #include "shapes.h"
+#include "truth.h"
 
 #define L2 TSA_NORMALIZE_L2
 #define RAW TSA_NORMALIZE_NONE

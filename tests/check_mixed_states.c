@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* States that plans of another kind, chunk or number of terms have written, read and merged by mixed
- * plans; and ragged calls of mixed plans. */
+/* States that plans of another kind, chunk or number of terms have written, read and merged by
+ * mixed plans; and ragged calls of mixed plans. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

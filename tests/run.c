@@ -206,7 +206,7 @@ void check_team(const struct problem *p, const char *isa, int team, enum way way
     run_end(&r);
 }
 
-/* -- models of states, token by token ------------------------------------------------------------- */
+/* -- models of states, token by token ---------------------------------------------------------- */
 
 struct model_head **heads_new(const struct model *m)
 {

@@ -35,8 +35,8 @@ void check_states(struct run *r, const char *what);
 /* Outputs and states. */
 void check_run(struct run *r, const char *what);
 
-/* The ladder of cuttings: rung 0 is all tokens in one call, then pieces of several lengths, token by
- * token, absorbed, one sequence at a time, absorbed first. Checked against the model. */
+/* The ladder of cuttings: rung 0 is all tokens in one call, then pieces of several lengths, token
+ * by token, absorbed, one sequence at a time, absorbed first. Checked against the model. */
 enum { RUNGS = 13 };
 void feed_by_rung(struct run *r, size_t rung);
 /* Prefill, then decode or absorb, by a team of threads; more of them than heads, so that one item

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The model of tsa_softmax for one type T, an output row at a time; included by check_softmax.c
+/* The model of tsa_softmax for one type T, an output row at a time; included by softmax_run.c
  * with T, UINT, FN(name), FMA, QNAN, EXP_FMA, EXP_PLAIN and the table FN(e). Like model_tmpl.h it
  * is meant to be read beside the definition of the arithmetic. */
 

@@ -1,20 +1,24 @@
 # SPDX-License-Identifier: MIT
 # Programs on Check, each one tests/check_<name>.c with the shared helpers; and scripts.
 TSA_CHECKS = tests/check_api tests/check_batch tests/check_bits tests/check_chunks \
-	tests/check_contract tests/check_far_sums tests/check_hostile_state tests/check_manners \
-	tests/check_processes tests/check_quota \
-	tests/check_exact tests/check_facts tests/check_half tests/check_host tests/check_kernels_bf16 \
-	tests/check_kernels_f32 tests/check_kernels_f64 tests/check_limits tests/check_mixed \
-	tests/check_mixed_states tests/check_paper tests/check_ragged tests/check_softmax \
-	tests/check_state tests/check_threads tests/check_turns tests/check_views
+	tests/check_contract tests/check_exact tests/check_executors tests/check_facts \
+	tests/check_far_sums tests/check_half tests/check_host tests/check_hostile_state \
+	tests/check_kernels_bf16 tests/check_kernels_f32 tests/check_kernels_f64 tests/check_limits \
+	tests/check_manners tests/check_mixed tests/check_mixed_states tests/check_options \
+	tests/check_paper tests/check_processes tests/check_quota tests/check_ragged \
+	tests/check_ragged_errors tests/check_reduce tests/check_slots tests/check_softmax \
+	tests/check_softmax_values tests/check_state tests/check_threads tests/check_turns \
+	tests/check_views
 TSA_SHELL_TESTS = tests/command.sh tests/command_bench.sh tests/command_files.sh tests/exports.sh
-TSA_TEST_SUPPORT = tests/bf16.h tests/half_model.h tests/kcheck.h tests/kernels_features_tmpl.h \
-	tests/kernels_half_tmpl.h tests/kernels_model_tmpl.h tests/kernels_monomials_tmpl.h \
+TSA_TEST_SUPPORT = tests/bf16.h tests/half_model.h tests/kcheck.c tests/kcheck.h \
+	tests/kernels_features_tmpl.h tests/kernels_half_tmpl.h tests/kernels_model_tmpl.h \
+	tests/kernels_monomials_tmpl.h tests/kernels_operands_tmpl.h \
 	tests/kernels_products_tmpl.h tests/kernels_rows_tmpl.h tests/kernels_softmax_tmpl.h \
 	tests/kernels_state_tmpl.h tests/kernels_suite_tmpl.h tests/kernels_types.h \
-	tests/kernels_window_tmpl.h tests/model.h tests/model_tmpl.h tests/run.h tests/shapes.h \
-	tests/softmax_model_tmpl.h tests/support.h tests/kcheck.c tests/model.c tests/run.c tests/shapes.c \
-	tests/support.c
+	tests/kernels_window_tmpl.h tests/model.c tests/model.h tests/model_tmpl.h tests/ragged.c \
+	tests/ragged.h tests/run.c tests/run.h tests/scene.c tests/scene.h tests/shapes.c \
+	tests/shapes.h tests/softmax_model_tmpl.h tests/softmax_run.c tests/softmax_run.h \
+	tests/support.c tests/support.h tests/truth.c tests/truth.h
 
 # The same makefile variables serve all programs, so a new one is one word in TSA_CHECKS.
 AM_CPPFLAGS += $(CHECK_CFLAGS) $(SLEEF_CFLAGS)

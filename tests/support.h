@@ -156,14 +156,9 @@ void assert_equal(const struct tsa_plan *plan, const struct tsa_state *a, const 
                   bool wanted);
 /* |a - b| in units of the last place of b. */
 double ulps(double a, double b, enum tsa_dtype dtype);
-/* What the definition says, and how far T may be from it. */
-struct truth {
-    double value, bound;
-};
-/* Output (head h, query q) over keys 0..keys-1 of dense rows k, v, by the definition, with the
- * error that the arithmetic may have in T (derived in support.c). `out` has dv entries. */
-void explicit_row(const struct model *m, size_t h, const void *q, const void *k, const void *v,
-                  size_t keys, struct truth *out);
+/* The error is complete and names the argument (temperatures: "temperature of head 1"). */
+void assert_error(const struct tsa_error *err, enum tsa_status got, enum tsa_status want,
+                  const char *argument);
 
 /* -- files ------------------------------------------------------------------------------------- */
 
