@@ -20,13 +20,14 @@ TSA_INLINE void psi_vectors(const int nv, const int kind, const struct psi_run *
                             T *out, ptrdiff_t ldo)
 {
     const T *x = run->x + t, *low = run->low + t, *weight = run->weight;
+    const ptrdiff_t ldl = run->ldl;
     V xi[4];
     if (kind & ROW_PRODUCT) {
         TSA_UNROLL
         for (int j = 0; j < nv; j++)
             xi[j] = v_load(x + j * VL);
     }
-    for (size_t n = run->features; n > 0; n--, low += run->ldl, out += ldo) {
+    for (size_t n = run->features; n > 0; n--, low += ldl, out += ldo) {
         V w;
         if (kind & ROW_WEIGHTED)
             w = v_set1(*weight++);
