@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* exp on [-1/2, 1/2] and roundings beyond, for scores that a plan bounds: 1 + x g(x), where g
- * interpolates (e^x - 1) / x at the Chebyshev nodes of the interval, its coefficients rounded to T
- * from 80 digits. At most 1 ulp off up to 1/2 + 2^-18 (tests/check_softmax.c tries the floats). */
+/* exp on [-1/2, 1/2], and a rounding beyond, for bounded scores: 1 + x g(x), where g interpolates
+ * (e^x - 1) / x at the Chebyshev nodes of the interval, its coefficients rounded to T from 80
+ * digits. At most 1 ulp off up to 1/2 + 2^-18 (tests/check_softmax.c tries all from 2^-10 on). */
 
 #if TSA_F64
 #define EXP_DEGREE 13
@@ -37,7 +37,6 @@ TSA_INLINE V exp_near_zero(V x)
         p = v_fma(p, x, v_set1(exp_coefficient[j]));
     return p;
 }
-#undef EXP_DEGREE
 
 static void exp_bounded(size_t n, const T *x, T *y)
 {

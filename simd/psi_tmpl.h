@@ -4,7 +4,7 @@
  * gather. base[] holds the stored degrees; each degree above is made from the one below it, a piece
  * of a run at a time, where a block of features needs it. */
 
-/* How a row of monomials is made: from a row of the degree below, or as a copy; weighted or plain. */
+/* How a row of monomials is made: from a row of the degree below, or as a copy; weighted or not. */
 enum row_kind { ROW_PRODUCT = 1, ROW_WEIGHTED = 2 };
 
 /* Monomials that follow one another: x * low[f] * weight[f], as far as kind says. */
