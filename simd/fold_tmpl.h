@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Double-float sums: hi is the rounded sum, lo what rounding lost. */
+/* Double-float sums, elementwise: hi is the rounded sum, lo what rounding lost. */
 
 static void fold(size_t count, T *hi, T *lo, const T *local, T *prefix)
 {

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /* Kernels over rows of bf16 and f16 in user memory, two bytes an element at any address: widened
- * to T, rounded from T, largest magnitude. f32 in vectors; f64, and plain C,
- * by integers. Rounded once, from T, also where T is f64. */
+ * to T, rounded from T, largest magnitude. To and from f32 by vectors; to and from f64, and in
+ * plain C, by integers. f64 is rounded once, without an f32 between. */
 
 #if TSA_F64 || VL == 1
 
-/* Every number of either type is a float. */
+/* Exact: every bf16 and f16 number is an f32. */
 static inline T widen(uint16_t half, const int f16)
 {
     const uint32_t sign = (uint32_t)(half & 0x8000) << 16, magnitude = half & 0x7fff;
     uint32_t bits = magnitude << 16;
     float x;
-    if (f16 && magnitude < 0x400) { /* 0 or a multiple of the smallest */
+    if (f16 && magnitude < 0x400) { /* 0, or subnormal: a multiple of 2^-24 */
         x = (float)magnitude * 0x1p-24f;
         memcpy(&bits, &x, sizeof bits);
     } else if (f16) {
@@ -25,7 +25,7 @@ static inline T widen(uint16_t half, const int f16)
 static inline uint16_t narrow(T x, const int f16)
 {
     const BITS infinity = f16 ? 0x7c00 : 0x7f80;
-    const int least = BIAS - (f16 ? 14 : 126); /* exponent of the smallest normal, as T has it */
+    const int least = BIAS - (f16 ? 14 : 126); /* exponent of the smallest normal, in T */
     int drop = FRACTION - (f16 ? 10 : 7);
     BITS bits;
     memcpy(&bits, &x, sizeof bits);

@@ -81,8 +81,8 @@ struct tsa_isa {
     unsigned lanes;  /* of f32 */
     const struct tsa_kernels_f32 *f32;
     const struct tsa_kernels_f64 *f64;
-    /* For pairs of bf16: a table for any CPU of the set, or NULL if that of a lesser set is as good;
-     * and one for CPUs that has_hardware_pairs() finds to multiply pairs in hardware, or NULL. */
+    /* For pairs of bf16: a table for any CPU of the set, or NULL if that of a lesser set is as
+     * good; and one for CPUs with instructions for pairs, as has_hardware_pairs() says, or NULL. */
     const struct tsa_pair_kernels_f32 *pair_kernels, *hardware_pairs;
     bool (*usable)(void); /* NULL: every CPU that the library is built for */
     bool (*has_hardware_pairs)(void);

@@ -23,7 +23,7 @@ TSA_INLINE void psi_feature_pairs(const int nv, const int kind, const struct psi
                                   struct psi_out *o)
 {
     const T *low = run->low + t, *weight = run->weight;
-    const ptrdiff_t ldl = run->ldl, step = kind & ROW_WEIGHTED ? 1 : 0;
+    const ptrdiff_t ldl = run->ldl, ldo = o->ld, step = kind & ROW_WEIGHTED ? 1 : 0;
     T *even = o->even + t, *out = o->rows + t;
     size_t n = run->features;
     V xi[4];
@@ -35,12 +35,12 @@ TSA_INLINE void psi_feature_pairs(const int nv, const int kind, const struct psi
         for (int j = 0; j < nv; j++)
             v_store(out + j * VL,
                     v_pair(v_load(even + j * VL), psi_value(kind, xi[j], low + j * VL, weight)));
-        out += o->ld;
+        out += ldo;
         low += ldl;
         weight += step;
         n--;
     }
-    for (; n > 1; n -= 2, low += 2 * ldl, weight += 2 * step, out += o->ld) {
+    for (; n > 1; n -= 2, low += 2 * ldl, weight += 2 * step, out += ldo) {
         TSA_UNROLL
         for (int j = 0; j < nv; j++) {
             const V y = psi_value(kind, xi[j], low + j * VL, weight);
@@ -59,12 +59,13 @@ TSA_INLINE void psi_token_pairs(const int nv, const int kind, const struct psi_r
                                 const struct psi_out *o)
 {
     const T *low = run->low + t;
+    const ptrdiff_t ldl = run->ldl, ldo = o->ld;
     T *out = o->rows + t / 2;
     V xi[4];
     TSA_UNROLL
     for (int j = 0; j < nv; j++)
         xi[j] = kind & ROW_PRODUCT ? v_load(run->x + t + j * VL) : v_zero();
-    for (size_t n = run->features; n > 0; n--, low += run->ldl, out += o->ld) {
+    for (size_t n = run->features; n > 0; n--, low += ldl, out += ldo) {
         TSA_UNROLL
         for (int j = 0; j < nv; j += 2)
             v_store(out + j / 2 * VL,

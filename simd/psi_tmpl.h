@@ -4,7 +4,7 @@
  * gather. base[] holds the stored degrees; each degree above is made from the one below it, a piece
  * of a run at a time, where a block of features needs it. */
 
-/* How a row of monomials is made: from a row of the degree below, or as a copy; weighted or plain. */
+/* How a row of monomials is made: from a row of the degree below, or as a copy; weighted or not. */
 enum row_kind { ROW_PRODUCT = 1, ROW_WEIGHTED = 2 };
 
 /* Monomials that follow one another: x * low[f] * weight[f], as far as kind says. */
@@ -20,13 +20,14 @@ TSA_INLINE void psi_vectors(const int nv, const int kind, const struct psi_run *
                             T *out, ptrdiff_t ldo)
 {
     const T *x = run->x + t, *low = run->low + t, *weight = run->weight;
+    const ptrdiff_t ldl = run->ldl;
     V xi[4];
     if (kind & ROW_PRODUCT) {
         TSA_UNROLL
         for (int j = 0; j < nv; j++)
             xi[j] = v_load(x + j * VL);
     }
-    for (size_t n = run->features; n > 0; n--, low += run->ldl, out += ldo) {
+    for (size_t n = run->features; n > 0; n--, low += ldl, out += ldo) {
         V w;
         if (kind & ROW_WEIGHTED)
             w = v_set1(*weight++);

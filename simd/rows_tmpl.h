@@ -102,9 +102,9 @@ struct pack_args {
     ptrdiff_t ldo;
 };
 
-/* nb strips of VL tokens from token `first` on, or one strip of `lanes` tokens; lanes = tokens. Their
- * transposed rows wait in out until the norm is known; strips go together so that their chains
- * overlap. */
+/* nb strips of VL tokens from token `first` on, or one strip of `lanes` tokens; lanes = tokens.
+ * Their transposed rows wait in out until the norm is known; strips go together so that their
+ * chains overlap. */
 TSA_INLINE void pack_strips(const int nb, size_t lanes, const struct pack_args *args, size_t first)
 {
     const struct pack_args a = *args;

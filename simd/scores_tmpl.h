@@ -10,7 +10,7 @@ static void exp_rows(int rows, int nv, T *w, ptrdiff_t ldw)
         }
 }
 
-/* rows = keys, lanes = queries */
+/* Rows of the tile are keys, lanes are queries. */
 TSA_INLINE void score_tile(const int rows, const int nv, const struct score_args *s, size_t i,
                            size_t t)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Exact softmax of one query on rows of user memory, of whole vectors. The chain over the values of
- * a tile leaves most units idle; meanwhile keys two tiles later go through a pipeline, VL at a time:
- * one set is transposed, the one before it normalised, the one before that multiplied, a step of
- * each chain per key, so that none waits for another. */
+ * a tile leaves most execution units idle; meanwhile keys two tiles later go through a pipeline, VL
+ * at a time: one set is transposed, the one before it normalised, the one before that multiplied, a
+ * step of each chain per key, so that none waits for another. */
 
 struct decode_keys {
     size_t count, d, steps; /* steps = d / VL, per chain and key */

@@ -2,7 +2,8 @@
 # One library of kernels per set of compiler flags, of one unit per type. All units are distributed,
 # whatever is built here.
 TSA_CORE_SOURCES += simd/isa.c
-EXTRA_DIST += simd/args_tmpl.h simd/decode_state_tmpl.h simd/decode_window_tmpl.h simd/element_tmpl.h \
+EXTRA_DIST += simd/args_tmpl.h simd/decode_state_tmpl.h simd/decode_window_tmpl.h \
+	simd/element_tmpl.h \
 	simd/elements_tmpl.h simd/entries_tmpl.h simd/exp_tmpl.h simd/f32.h simd/f64.h \
 	simd/features_tmpl.h simd/fold_tmpl.h simd/half_tmpl.h simd/kernels.def simd/kernels.h \
 	simd/pairs.def simd/pairs_tmpl.h simd/products.def simd/psi_pairs_tmpl.h simd/psi_tmpl.h \
