@@ -153,14 +153,36 @@ fails 2 '--chunk: .*an even one' size --head-dim 4 --value-dim 4 --compute mixed
 fails 2 "--exact-degrees: '9' found" size --head-dim 4 --value-dim 4 --exact-degrees 9
 fails 2 '--exact-degrees: goes with --compute mixed or fastest' size --head-dim 4 --value-dim 4 \
     --exact-degrees 1
-fails 2 "--compute 'f64': f32, mixed or fastest" bench --compute f64
-fails 2 "--exact-degrees '9': a whole number 0..8" bench --compute mixed --exact-degrees 9
-fails 2 '--exact-degrees .*with --compute mixed' bench --exact-degrees 1
-fails 2 "--compute 'mixed': not with --dtype f64" bench --compute mixed --dtype f64
-fails 2 '--contenders .*beside it' bench --grid --compute mixed --contenders
+if [ "${TSA_TEST_BENCH:-yes}" = yes ]; then
+fails 2 "--compute: 'f64' found; wanted f32, mixed or fastest" bench --compute f64
+fails 2 "--exact-degrees: '9' found; wanted an integer from 0 to 8" bench --compute mixed --exact-degrees 9
+fails 2 '--exact-degrees: with --compute mixed' bench --exact-degrees 1
+fails 2 '--compute mixed: not with --dtype f64' bench --compute mixed --dtype f64
+fails 2 "--seconds: '4000' found; wanted a number from 0.000001 to 3600" bench --seconds 4000
+fails 2 "--seconds: 'x' found; wanted a finite number" bench --seconds x
+fails 2 "--threads: '1025' found; wanted an integer from 0 to 1024" bench --threads 1025
+fails 2 "--isa: 'sse' found" bench --isa sse
+fails 2 '--csv and --json' bench --csv --json
+fails 2 '--nosuch: unknown' bench --nosuch
+fails 2 '--contenders: .*beside it' bench --grid --compute mixed --contenders
 fails 2 "'e9': exact degrees must be 0..8" bench prefill:e9
 fails 2 "'e1': exact degrees is given twice" bench prefill:e0:e1
 fails 2 'e1: softmax is never mixed' bench softmax:e1
+fails 2 "'nosuch' is no operation" bench nosuch:n5
+fails 2 "'x5' is no field" bench prefill:x5
+fails 2 "'n' is no field" bench prefill:n
+fails 2 "'' is no field" bench prefill:
+fails 2 "'n5x': digits are wanted after 'n'" bench prefill:n5x
+fails 2 "'d0': head_dim must be 1..65536" bench prefill:d0
+fails 2 "'n99999999999999999999': tokens must be" bench prefill:n99999999999999999999
+fails 2 'k3 does not divide h4' bench prefill:h4:k3
+else
+    for word in bench paper; do
+        fails 2 'not in this build of tsa' $word
+        fails 2 'not in this build of tsa' $word --help
+    done
+    prints 'bench .*(not in this build)$' --help
+fi
 refused 2 '--compare: goes with --method taylor' --method=softmax --compare
 refused 2 '--report: goes with --method taylor' --method=softmax --report
 fails 2 '--head-dim: missing' size --value-dim 4
@@ -678,6 +700,37 @@ for key in prefill decode tokens_per_s us_per_token state_bytes kv_cache_bytes; 
     check "demo has $key" grep -q "\"$key\":" ../out
 done
 
+# Tensors of a trained network, with outputs computed elsewhere in f64.
+if [ -r "$TSA_DATA_DIR/story_q.npy" ]; then
+    story() {
+        truth=$TSA_DATA_DIR/$1 tolerance=$2; shift 2
+        works attend -q "$TSA_DATA_DIR/story_q.npy" -k "$TSA_DATA_DIR/story_k.npy" \
+            -v "$TSA_DATA_DIR/story_v.npy" -o story.npy "$@"
+        check "story $*" "$NPY_TOOL" compare story.npy "$truth" "$tolerance"
+        cat ../said
+    }
+    raw='--normalize none --temperature 2.8284271247461903'
+    for chunk in 1 16 64 512; do
+        story story_o_unit_n3_a2_f64.npy 1e-12 --dtype f64 --chunk $chunk
+        story story_o_unit_n3_a2_f64.npy 2e-6 --chunk $chunk
+        # shellcheck disable=SC2086
+        story story_o_raw_n3_asqrt8_f64.npy 1e-12 --dtype f64 --chunk $chunk $raw
+    done
+    # Raw scores reach -255, where the weights of three terms are large: more is lost in f32.
+    # shellcheck disable=SC2086
+    story story_o_raw_n3_asqrt8_f64.npy 2e-5 $raw
+    story story_o_unit_n3_a2_f64.npy 2e-6
+else
+    echo "no story files in $TSA_DATA_DIR: not compared"
+fi
+
+# The rest is about the benchmark.
+if [ "${TSA_TEST_BENCH:-yes}" != yes ]; then
+    echo "command: $good passed, $bad failed; this build has no benchmark"
+    [ $bad -eq 0 ]
+    exit
+fi
+
 # The benchmark of mixed plans: its exit code says whether an output was wrong.
 bench() {
     check "bench $*" "$TSA" bench --threads 1 --seconds 1e-6 --repeats 1 "$@"
@@ -726,30 +779,6 @@ for isa in $(sed -n 's/^ *usable here *//p' ../out); do
     done
 done
 
-# Tensors of a trained network, with outputs computed elsewhere in f64.
-if [ -r "$TSA_DATA_DIR/story_q.npy" ]; then
-    story() {
-        truth=$TSA_DATA_DIR/$1 tolerance=$2; shift 2
-        works attend -q "$TSA_DATA_DIR/story_q.npy" -k "$TSA_DATA_DIR/story_k.npy" \
-            -v "$TSA_DATA_DIR/story_v.npy" -o story.npy "$@"
-        check "story $*" "$NPY_TOOL" compare story.npy "$truth" "$tolerance"
-        cat ../said
-    }
-    raw='--normalize none --temperature 2.8284271247461903'
-    for chunk in 1 16 64 512; do
-        story story_o_unit_n3_a2_f64.npy 1e-12 --dtype f64 --chunk $chunk
-        story story_o_unit_n3_a2_f64.npy 2e-6 --chunk $chunk
-        # shellcheck disable=SC2086
-        story story_o_raw_n3_asqrt8_f64.npy 1e-12 --dtype f64 --chunk $chunk $raw
-    done
-    # Raw scores reach -255, where the weights of three terms are large: more is lost in f32.
-    # shellcheck disable=SC2086
-    story story_o_raw_n3_asqrt8_f64.npy 2e-5 $raw
-    story story_o_unit_n3_a2_f64.npy 2e-6
-else
-    echo "no story files in $TSA_DATA_DIR: not compared"
-fi
-
 # The paper's experiments, the quick form: exact facts hold, whatever the instruction set, and the
 # files are there.
 for list in 0 14 1,,2 1, x ''; do
@@ -788,6 +817,15 @@ check 'the figures in Markdown' grep -q '| elements per head, n = 3 | 9,945 | 9,
 for file in paper/*.csv; do
     check "columns of $file have names of their own" test -z "$(sed -e 's/, / /g' -e 1q "$file" |
         tr , '\n' | sort | uniq -d)"
+done
+# The page: what code is, and how wide numbers and tables are; the processor in the quick form too.
+check 'no backtick in the page' test "$(grep -c '`' paper/paper.html)" = 0
+check 'code in the page' grep -q '<code>tsa paper</code>' paper/paper.html
+check 'tables scroll by themselves' test "$(grep -c '^<div class="wide"><table>' paper/paper.html)" = \
+    "$(grep -c '<table>' paper/paper.html)"
+check 'exponents are not broken' test "$(grep -c '<td class="text[^<>]*>[^<]*\(<b>[^<]*<.b>[^<]*\)*[0-9]e-[0-9]' paper/paper.html)" = 0
+for file in paper/paper.html paper/paper.md paper/paper.json; do
+    check "the processor in $file" grep -q 'cpu          [^ ]' $file
 done
 check 'no temporary file' test -z "$(find paper -name '.tsa-*')"
 plots=$(find paper -name '*.gp' | wc -l)
