@@ -8,14 +8,17 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "cmd.h"
+#include "peak.h"
 #include "tsa.h"
-#include "unit.h"
 
-/* The subcommand: argv[0] is its name. Returns the exit code. */
-int tsa_bench_main(int argc, char **argv);
+struct bench_contenders;
+/* The subcommand: argv[0] is its name. --contenders takes these. Returns the exit code. */
+int bench_main(int argc, char **argv, const struct bench_contenders *contenders);
 
 /* -- problems (problem.c) -------------------------------------------------------------------- */
 
+#define BENCH_PROBLEM_TEXT 128
 enum bench_op { BENCH_PREFILL, BENCH_DECODE, BENCH_ABSORB, BENCH_SOFTMAX, BENCH_SOFTMAX_DECODE };
 
 struct bench_problem {
@@ -25,13 +28,15 @@ struct bench_problem {
     size_t chunk; /* 0: the library's default */
     bool mixed;   /* with `exact` exact degrees, whatever the options say */
     size_t exact;
-    char text[128];
+    char text[BENCH_PROBLEM_TEXT];
 };
 
-/* Read a problem string; on failure `why` says what is wrong with it. */
-bool bench_problem_parse(const char *text, struct bench_problem *problem, char *why, size_t size);
+/* Read a problem string; false after a line on stderr. */
+bool bench_problem_parse(const char *text, struct bench_problem *problem);
 /* Write the canonical string into problem->text. */
 void bench_problem_name(struct bench_problem *problem);
+/* A canonical string without the fields b1 and h1, for tables. Returns text, of BENCH_PROBLEM_TEXT. */
+const char *bench_problem_short(const char *name, char *text);
 /* Useful FLOPs per token and query head with this chunk (doc/bench.md has the formula). */
 double bench_problem_flops(const struct bench_problem *problem, size_t chunk);
 /* Numbers in the folded state of one kv head. */
@@ -58,15 +63,12 @@ struct bench_stats {
 struct bench_work {
     bool (*run)(void *context, size_t iterations);
     void *context;
-    bool (*before)(void *context); /* ahead of each repeat, outside the clock; may be NULL */
+    bool (*before)(void *context); /* before each repeat, outside the clock; may be NULL */
 };
 
-double bench_now(void);
 /* Time `count` works, repeat by repeat in turn, so that their ratios are fair. */
 bool bench_measure(const struct bench_timing *timing, const struct bench_work *works, size_t count,
                    struct bench_stats *stats);
-/* Read and write more memory than the caches hold. */
-void bench_wipe_caches(void);
 
 /* -- the machine (machine.c) ----------------------------------------------------------------- */
 
@@ -85,16 +87,17 @@ struct bench_machine {
     char cpu[128];
 };
 
-/* Measure everything. */
+/* The CPU, its caches, and the unit: false if there is none for this instruction set. */
+bool bench_machine_identify(struct bench_machine *machine, const char *isa, int threads);
+/* The same, and all limits. */
 bool bench_machine_measure(struct bench_machine *machine, const char *isa, int threads);
 /* Measure the peaks again and keep the better figures. */
 void bench_machine_peak(struct bench_machine *machine);
+/* Lines about it; the limits only if they were measured. */
 void bench_machine_print(const struct bench_machine *machine, FILE *file, const char *prefix);
 /* The level in which `bytes` lie when they are read again and again. */
 enum bench_level bench_machine_level(const struct bench_machine *machine, double bytes);
 extern const char *const bench_level_name[BENCH_LEVELS];
-/* The benchmark's unit of that instruction set, or NULL. */
-const struct bench_unit *bench_unit_find(const char *isa);
 
 /* -- inputs and their reference (inputs.c) --------------------------------------------------- */
 
@@ -116,6 +119,13 @@ struct tsa_tensor bench_at(const struct tsa_tensor *t, size_t batch, size_t head
  * ring row q_row; o points at the row. Taylor coefficients, or exp for the softmax problems. */
 double bench_row_error(const struct bench_inputs *in, const struct bench_problem *problem,
                        size_t batch, size_t head, size_t q_row, size_t seen, const void *o);
+/* The truncated exponential. */
+double bench_series(size_t terms, double x);
+/* The features of a row in the symmetric basis: binom(d+m-1, m) monomials times sqrt(multiplicity),
+ * m < terms, one degree after another. */
+void bench_features(const double *x, size_t d, size_t terms, double *out);
+/* For qsort: ascending. */
+int bench_compare(const void *a, const void *b);
 /* The larger error; a NaN is the largest. */
 double bench_worse(double a, double b);
 /* Beyond this an output is wrong, not rounded; mixed plans: bench_op_error_bound(). */
@@ -134,7 +144,40 @@ bool bench_region_measure(struct bench_region *region, int threads);
 /* An empty region: the team has its size, and is awake. */
 void bench_region_enter(int threads);
 
-/* -- the operators (op.c, op_report.c) ------------------------------------------------------- */
+/* -- output (rows.c) ------------------------------------------------------------------------- */
+
+enum bench_form { BENCH_TABLE, BENCH_CSV, BENCH_JSON };
+
+/* One description of the columns writes all forms: a function that puts a row, value by value. The
+ * rows of a table and of CSV are headed by its names, for which it is called once beforehand. */
+struct bench_rows {
+    enum bench_form form;
+    bool heading; /* names are put, not values */
+    bool
+        left_out; /* what is put does not apply: JSON leaves it out, CSV and the table have a gap */
+    size_t rows, columns;
+    json_t *object;
+};
+
+/* In CSV and JSON the value is called `key`, in the table `head`; NULL: not there. In the table it
+ * is `width` wide; numbers have as many digits after the point as fit, but at most `digits`, or
+ * with BENCH_EXPONENT a power of ten. A number that is not finite is null, a gap or a dash. */
+#define BENCH_EXPONENT (-1)
+struct bench_column {
+    const char *key, *head;
+    int width, digits;
+};
+#define BENCH_COLUMN(key, head, width, digits) ((struct bench_column){key, head, width, digits})
+#define BENCH_DATA(key) BENCH_COLUMN(key, NULL, 0, 0) /* not in the table */
+void bench_put_text(struct bench_rows *rows, struct bench_column column, const char *text);
+void bench_put_count(struct bench_rows *rows, struct bench_column column, size_t count);
+void bench_put_number(struct bench_rows *rows, struct bench_column column, double number);
+/* Around the rows, and after each. */
+void bench_rows_begin(struct bench_rows *rows);
+void bench_rows_next(struct bench_rows *rows);
+void bench_rows_end(struct bench_rows *rows);
+
+/* -- the operators (op.c) ------------------------------------------------------- */
 
 struct bench_options {
     struct bench_timing timing;
@@ -143,8 +186,9 @@ struct bench_options {
     enum tsa_dtype dtype;
     enum tsa_compute compute; /* of problems that do not say themselves */
     unsigned exact_degrees;
-    bool csv, json, contenders;
-    bool beside_f32; /* mixed plans in turn with f32 ones */
+    enum bench_form form;
+    const struct bench_contenders *contenders; /* NULL: none */
+    bool beside_f32;                           /* mixed plans in turn with f32 ones */
 };
 
 /* Sequences that lie one after another in the n tokens of a problem of batch 1: sequence i has
@@ -176,7 +220,7 @@ struct bench_op_state {
 
 /* A line of the report. Figures that do not apply are NaN. */
 struct bench_result {
-    char problem[128], contender[32]; /* contender "": ours */
+    char problem[BENCH_PROBLEM_TEXT], contender[32]; /* contender "": ours */
     const char *isa, *compute;
     int threads;
     size_t chunk;
@@ -226,49 +270,76 @@ double bench_op_bytes(const struct bench_op_state *op);
 /* Bring the open window to `fill` tokens. */
 bool bench_op_fill_window(struct bench_op_state *op, size_t fill);
 
-/* Verify, time and fill results: ours first, then the contenders. Returns the number of results,
- * 0 on failure; *wrong counts the outputs beyond the bound. */
-size_t bench_op_report(const struct bench_problem *problem, const struct bench_options *options,
-                       const struct bench_machine *machine, struct bench_result *results,
-                       size_t max, int *wrong);
+/* -- contenders ------------------------------------------------------------------------------ */
 
-/* -- libraries loaded when asked for (library.c) --------------------------------------------- */
+/* Another way to compute a problem, on one thread in f32; the first member of what belongs to it. */
+struct bench_contender {
+    char name[32];
+    size_t chunk; /* tokens of a chunk; of softmax the keys of a tile */
+    /* One head in contiguous f32 rows: n outputs of causal attention; of decoding, where q is one
+     * row, one output over n keys. */
+    void (*run)(struct bench_contender *c, size_t n, const float *q, const float *k, const float *v,
+                float *o);
+    void (*destroy)(struct bench_contender *c);
+};
 
-/* The first of these that is there, the names ending with NULL; or NULL. For OpenBLAS and what may
- * stand on it: it will use one thread, and the core that it chooses itself. */
-void *bench_library(const char *const *names);
-/* Set the function pointer at `function`; false if the library has no such function. */
-bool bench_library_find(void *library, const char *name, void *function);
-
-/* -- contenders (contender.c, contender_*.c) ------------------------------------------------- */
-
-struct contender;
+/* Where they come from. The benchmark knows none itself: whoever starts it hands them in. */
 enum { MOST_CONTENDERS = 6 };
-/* The i-th contender for this problem: NULL past the end, or when it cannot be made. */
-struct contender *contender_create(size_t i, const struct bench_problem *problem,
-                                   const struct bench_unit *unit);
-const char *contender_name(const struct contender *c);
-size_t contender_chunk(const struct contender *c);
-void contender_destroy(struct contender *c);
-/* One head in contiguous f32 rows: n outputs of causal attention; of decoding, where q is one row,
- * one output over n keys. */
-void contender_run(struct contender *c, size_t n, const float *q, const float *k, const float *v,
-                   float *o);
-/* Every head of a problem once, on inputs that lie heads-major. */
-void contender_run_all(struct contender *c, const struct bench_problem *problem,
-                       const struct bench_inputs *in);
-/* The same with NaNs in place of the outputs before; the largest error on sampled rows of the last
- * head, the last row among them. */
-double contender_error(struct contender *c, const struct bench_problem *problem,
-                       const struct bench_inputs *in);
-/* One line about the libraries behind them. */
-void contender_describe(FILE *file, const char *prefix);
+struct bench_contenders {
+    /* The i-th for this problem: NULL past the end, or when it cannot be made. */
+    struct bench_contender *(*create)(size_t i, const struct bench_problem *problem,
+                                      const char *isa);
+    /* Lines about the libraries behind them. */
+    void (*describe)(FILE *file, const char *prefix);
+};
 
-/* -- output (report.c), grid (grid.c), kernels (kernels.c), scaling (scaling.c) -------------- */
+/* -- races (race.c) -------------------------------------------------------------------------- */
 
-void bench_report_begin(const struct bench_options *options, const struct bench_machine *machine);
-void bench_report(const struct bench_options *options, const struct bench_result *result);
-void bench_report_end(const struct bench_options *options);
+#define BENCH_RACERS 20
+
+/* What is verified and then timed in turn. */
+struct bench_race {
+    struct bench_racer {
+        char name[48];
+        struct bench_op_state *op; /* NULL: a contender */
+        struct bench_contender *contender;
+        const struct bench_op_state *inputs; /* of a contender */
+        size_t passes; /* over the tokens, one after another into the same states */
+        double error, bound;
+        struct bench_stats stats;
+        double seconds, median; /* of one pass, or of one token decoded */
+    } racers[BENCH_RACERS];
+    size_t count;
+};
+
+/* Enter an operator, which belongs to the race then. NULL if it is NULL, or one too many. */
+struct bench_racer *bench_race_enter(struct bench_race *race, const char *name,
+                                     struct bench_op_state *op);
+/* Enter the contenders for an operator of one thread in f32, as "NAME: CONTENDER"; or of these only
+ * one by its name, unless that is NULL. */
+void bench_race_enter_contenders(struct bench_race *race, const struct bench_racer *beside,
+                                 const struct bench_contenders *from, const char *only);
+/* Compute once, and leave the largest errors on sampled rows; false if an operator fails. */
+bool bench_race_verify(struct bench_race *race);
+bool bench_race_time(struct bench_race *race, const struct bench_timing *timing);
+void bench_race_remove(struct bench_race *race, size_t i);
+void bench_race_clear(struct bench_race *race);
+
+/* -- reports (op_report.c, report.c), grid (grid.c), kernels (kernels.c), scaling (scaling.c) -------------- */
+
+/* Verify, time and fill results: ours first, then the same in f32 if that was asked for, then the
+ * contenders. Returns the number of results, 0 on failure; *wrong counts the outputs beyond the
+ * bound. */
+enum { BENCH_RESULTS = 2 + MOST_CONTENDERS };
+size_t bench_op_report(const struct bench_problem *problem, const struct bench_options *options,
+                       const struct bench_machine *machine,
+                       struct bench_result results[BENCH_RESULTS], int *wrong);
+/* The head: the machine, and the contenders if they take part. Nothing before JSON. */
+void bench_report_machine(const struct bench_options *options, const struct bench_machine *machine);
+/* A result; NULL puts the names of the columns. */
+void bench_report(struct bench_rows *rows, const struct bench_result *result);
+/* Say how many outputs are beyond the bound. Returns the exit code. */
+int bench_report_wrong(int wrong);
 
 struct bench_grid_options {
     size_t max_bytes; /* largest state */
@@ -281,25 +352,8 @@ int bench_grid(const struct bench_options *options, const struct bench_grid_opti
 int bench_kernels(const struct bench_options *options, const struct bench_problem *problem,
                   struct bench_machine *machine);
 
-/* A case on some number of threads. */
-struct bench_scaling_result {
-    const char *id, *name; /* of the case */
-    char problem[128];
-    const char *isa, *compute;
-    bool weak;
-    size_t chunk;
-    struct bench_region region; /* of so many threads */
-    struct bench_stats stats;
-    double speedup, efficiency, max_error;
-    const char *verified;
-};
 /* Every case on 1 to machine->threads threads, or these problems instead of the cases. */
 int bench_scaling(const struct bench_options *options, const struct bench_problem *problems,
                   size_t count, const struct bench_machine *machine);
-void bench_scaling_report_begin(const struct bench_options *options,
-                                const struct bench_machine *machine,
-                                const struct bench_region *regions, size_t count);
-void bench_scaling_report(const struct bench_options *options,
-                          const struct bench_scaling_result *result);
 
 #endif

@@ -3,10 +3,6 @@
  * 8..256 (they grow with the chunk, so that is 8) at the measured peak of one thread. */
 #include "config.h"
 
-#include <math.h>
-#include <stdint.h>
-#include <string.h>
-
 #include "bench.h"
 
 static const size_t chunk_list[] = {8, 16, 32, 64, 128, 256, 512};
@@ -47,69 +43,88 @@ static size_t list_shapes(const struct bench_grid_options *grid, struct bench_pr
     return count;
 }
 
-/* One line; the best contender beside ours. */
-static void print_shape(const struct bench_options *options, const struct bench_result *r,
-                        size_t count, double ideal, size_t elements, const double *chunks,
-                        bool try_chunks)
+/* One shape. */
+struct line {
+    const struct bench_result *ours;
+    const struct bench_result *best; /* of the contenders, or the same in f32; NULL: none */
+    size_t elements;
+    double ideal;
+    double chunks[CHUNKS]; /* us per token; 0: not tried */
+};
+
+/* The table has no columns for these: lines below. */
+static void print_others(const struct line *line)
 {
-    const struct bench_result *best = NULL; /* or the same in f32 */
-    for (size_t i = 1; i < count; i++)
-        if (!best || r[i].us_per_token < best->us_per_token)
-            best = &r[i];
-    const double percent = 100 * ideal / r->us_per_token;
-    if (options->csv) {
-        printf("%s,%s,%s,%zu,%zu,%.6g,%.6g,%.2f,%.2f,%.3g,%.3g,", r->problem, r->isa, r->compute,
-               elements, r->chunk, r->us_per_token, ideal, percent, r->percent, r->spread,
-               r->max_error);
-        if (best)
-            printf("%s,%.6g,%.4f,%.4f", best->contender, best->us_per_token, best->ratio,
-                   best->ratio_median);
-        else
-            printf(",,,");
-        for (size_t i = 0; try_chunks && i < CHUNKS; i++)
-            printf(",%.6g", chunks[i]);
-    } else {
-        printf("%-38s %10zu %5zu %11.4f %11.4f %6.1f %6.1f %4.0f%% %8.1e", r->problem, elements,
-               r->chunk, r->us_per_token, ideal, percent, r->percent, 100 * r->spread,
-               r->max_error);
-        if (best)
-            printf("  %-13s %11.4f %6.3f %6.3f", best->contender, best->us_per_token, best->ratio,
-                   best->ratio_median);
-        if (try_chunks) {
-            size_t fastest = 0;
-            for (size_t i = 1; i < CHUNKS; i++)
-                fastest = chunks[i] < chunks[fastest] ? i : fastest;
-            for (size_t i = 0; i < CHUNKS; i++)
-                printf(" %9.4f", chunks[i]);
-            printf("  best %zu %+.1f%%", chunk_list[fastest],
-                   100 * (r->us_per_token / chunks[fastest] - 1));
-        }
+    const struct bench_result *best = line->best;
+    size_t fastest = 0;
+    if (best)
+        printf("    %s: %.4f us/token, ratio %.3f, of medians %.3f\n", best->contender,
+               best->us_per_token, best->ratio, best->ratio_median);
+    if (!line->chunks[0])
+        return;
+    printf("   ");
+    for (size_t i = 0; i < CHUNKS; i++) {
+        fastest = line->chunks[i] < line->chunks[fastest] ? i : fastest;
+        printf(" %zu: %.4f", chunk_list[i], line->chunks[i]);
     }
-    printf("\n");
-    fflush(stdout);
+    printf("; best %zu %+.1f%%\n", chunk_list[fastest],
+           100 * (line->ours->us_per_token / line->chunks[fastest] - 1));
 }
 
-static void print_head(const struct bench_options *options, const struct bench_machine *machine,
-                       bool try_chunks)
+/* NULL puts the names of the columns. */
+static void print_line(struct bench_rows *rows, const struct line *line, bool chunks)
 {
-    bench_machine_print(machine, stdout, "# ");
-    if (options->contenders)
-        contender_describe(stdout, "# ");
-    if (options->csv) {
-        printf("problem,isa,compute,elements,chunk,us_per_token,ideal_us,percent_of_ideal,"
-               "percent_of_peak,spread,max_error,contender,contender_us,ratio,ratio_median");
-        for (size_t i = 0; try_chunks && i < CHUNKS; i++)
-            printf(",us_c%zu", chunk_list[i]);
-    } else {
-        printf("%-38s %10s %5s %11s %11s %6s %6s %5s %8s", "problem", "elements", "chunk",
-               "us/token", "ideal", "%ideal", "%peak", "sprd", "error");
-        if (options->contenders || options->compute != TSA_COMPUTE_EXACT)
-            printf("  %-13s %11s %6s %6s", "contender", "us/token", "ratio", "median");
-        for (size_t i = 0; try_chunks && i < CHUNKS; i++)
-            printf("    us_c%-3zu", chunk_list[i]);
+    static const char *const names[CHUNKS] = {"us_c8",   "us_c16",  "us_c32", "us_c64",
+                                              "us_c128", "us_c256", "us_c512"};
+    static const struct bench_result blank = {.isa = "", .compute = ""};
+    static const struct line blank_line = {.ours = &blank};
+    const struct line *l = line ? line : &blank_line;
+    const struct bench_result *r = l->ours, *best = l->best ? l->best : &blank;
+    char name[BENCH_PROBLEM_TEXT];
+    bench_put_text(rows, BENCH_COLUMN(NULL, "problem", 30, 0),
+                   bench_problem_short(r->problem, name));
+    bench_put_text(rows, BENCH_DATA("problem"), r->problem);
+    bench_put_text(rows, BENCH_DATA("isa"), r->isa);
+    bench_put_text(rows, BENCH_DATA("compute"), r->compute);
+    bench_put_count(rows, BENCH_COLUMN("elements", "elements", 9, 0), l->elements);
+    bench_put_count(rows, BENCH_COLUMN("chunk", "chunk", 5, 0), r->chunk);
+    bench_put_number(rows, BENCH_COLUMN("us_per_token", "us/token", 9, 4), r->us_per_token);
+    bench_put_number(rows, BENCH_COLUMN("ideal_us", "ideal", 9, 4), l->ideal);
+    bench_put_number(rows, BENCH_COLUMN("percent_of_ideal", "%ideal", 6, 1),
+                     100 * l->ideal / r->us_per_token);
+    bench_put_number(rows, BENCH_COLUMN("percent_of_peak", "%peak", 5, 1), r->percent);
+    bench_put_number(rows, BENCH_DATA("spread"), r->spread);
+    bench_put_number(rows, BENCH_COLUMN(NULL, "%spr", 4, 0), 100 * r->spread);
+    bench_put_number(rows, BENCH_COLUMN("max_error", "error", 7, BENCH_EXPONENT), r->max_error);
+    rows->left_out = !l->best;
+    bench_put_text(rows, BENCH_DATA("contender"), best->contender);
+    bench_put_number(rows, BENCH_DATA("contender_us"), best->us_per_token);
+    bench_put_number(rows, BENCH_DATA("ratio"), best->ratio);
+    bench_put_number(rows, BENCH_DATA("ratio_median"), best->ratio_median);
+    rows->left_out = false;
+    for (size_t i = 0; chunks && i < CHUNKS; i++)
+        bench_put_number(rows, BENCH_DATA(names[i]), l->chunks[i]);
+    bench_rows_next(rows);
+    if (line && rows->form == BENCH_TABLE)
+        print_others(line);
+}
+
+/* The same shape at every chunk. */
+static bool try_chunks(const struct bench_options *options, const struct bench_problem *shape,
+                       const struct bench_machine *machine, double *us, int *wrong)
+{
+    struct bench_options alone = *options;
+    alone.contenders = NULL;
+    for (size_t i = 0; i < CHUNKS; i++) {
+        struct bench_problem p = *shape;
+        struct bench_result r[BENCH_RESULTS];
+        p.chunk = chunk_list[i];
+        bench_problem_name(&p);
+        if (!bench_op_report(&p, &alone, machine, r, wrong))
+            return false;
+        us[i] = r->us_per_token;
     }
-    printf("\n");
-    fflush(stdout);
+    return true;
 }
 
 int bench_grid(const struct bench_options *options, const struct bench_grid_options *grid,
@@ -117,37 +132,31 @@ int bench_grid(const struct bench_options *options, const struct bench_grid_opti
 {
     struct bench_problem shapes[MOST_SHAPES];
     const size_t count = list_shapes(grid, shapes);
-    struct bench_result results[8];
+    struct bench_result results[BENCH_RESULTS];
     struct bench_options beside = *options;
+    struct bench_rows rows = {.form = options->form};
     int wrong = 0;
 
     beside.beside_f32 = true;
-    print_head(options, machine, grid->chunks);
+    bench_report_machine(options, machine);
+    bench_rows_begin(&rows);
+    print_line(&rows, NULL, grid->chunks);
     for (size_t i = 0; i < count; i++) {
-        double chunks[CHUNKS] = {0};
+        struct line line = {.ours = results};
         bench_problem_name(&shapes[i]);
         bench_machine_peak(machine);
-        const size_t got = bench_op_report(&shapes[i], &beside, machine, results, 8, &wrong);
-        if (!got)
-            return 1;
-        for (size_t j = 0; grid->chunks && j < CHUNKS; j++) {
-            struct bench_problem p = shapes[i];
-            struct bench_result r;
-            p.chunk = chunk_list[j];
-            bench_problem_name(&p);
-            struct bench_options alone = *options;
-            alone.contenders = false;
-            if (!bench_op_report(&p, &alone, machine, &r, 1, &wrong))
-                return 1;
-            chunks[j] = r.us_per_token;
-        }
+        const size_t got = bench_op_report(&shapes[i], &beside, machine, results, &wrong);
+        if (!got ||
+            (grid->chunks && !try_chunks(options, &shapes[i], machine, line.chunks, &wrong)))
+            return CMD_FAILURE;
+        for (size_t j = 1; j < got; j++)
+            if (!line.best || results[j].us_per_token < line.best->us_per_token)
+                line.best = &results[j];
         const double peak = options->dtype == TSA_F64 ? machine->peak_f64 : machine->peak_f32;
-        const double ideal = bench_problem_flops(&shapes[i], 8) / peak * 1e-3;
-        print_shape(options, results, got, ideal,
-                    tsa_state_elements(shapes[i].d, shapes[i].dv, shapes[i].terms), chunks,
-                    grid->chunks);
+        line.ideal = bench_problem_flops(&shapes[i], 8) / peak * 1e-3;
+        line.elements = tsa_state_elements(shapes[i].d, shapes[i].dv, shapes[i].terms);
+        print_line(&rows, &line, grid->chunks);
     }
-    if (wrong)
-        fprintf(stderr, "tsa bench: %d outputs are beyond the error bound\n", wrong);
-    return wrong ? 1 : 0;
+    bench_rows_end(&rows);
+    return bench_report_wrong(wrong);
 }

@@ -8,14 +8,10 @@
 
 #include "bench.h"
 
-/* splitmix64: the same numbers everywhere */
+/* The same numbers everywhere. */
 static double uniform(uint64_t *seed)
 {
-    uint64_t z = *seed += UINT64_C(0x9e3779b97f4a7c15);
-    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
-    z ^= z >> 31;
-    return (double)(z >> 11) * 0x1p-53 - 0.5;
+    return (double)(cmd_random_bits(seed) >> 11) * 0x1p-53 - 0.5;
 }
 
 static double get(const void *data, enum tsa_dtype dtype, ptrdiff_t i)
@@ -31,17 +27,12 @@ static void put(void *data, enum tsa_dtype dtype, ptrdiff_t i, double value)
         ((float *)data)[i] = (float)value;
 }
 
-static size_t size_of(enum tsa_dtype dtype)
-{
-    return dtype == TSA_F64 ? sizeof(double) : sizeof(float);
-}
-
 /* A tensor [batch][heads][tokens][width], or [tokens][batch][heads][width]. */
 static bool make(struct tsa_tensor *t, void **memory, size_t batch, size_t heads, size_t tokens,
                  size_t width, enum tsa_dtype dtype, bool token_major)
 {
     *t = (struct tsa_tensor){.dtype = dtype};
-    *memory = bench_memory(batch * heads * tokens * width * size_of(dtype));
+    *memory = bench_memory(batch * heads * tokens * width * cmd_dtype_size(dtype));
     t->data = *memory;
     t->token = (ptrdiff_t)(token_major ? batch * heads * width : width);
     t->head = (ptrdiff_t)(token_major ? width : tokens * width);
@@ -98,7 +89,7 @@ struct tsa_tensor bench_at(const struct tsa_tensor *t, size_t batch, size_t head
     struct tsa_tensor moved = *t;
     const ptrdiff_t by =
         (ptrdiff_t)batch * t->batch + (ptrdiff_t)head * t->head + (ptrdiff_t)token * t->token;
-    moved.data = (char *)t->data + by * (ptrdiff_t)size_of(t->dtype);
+    moved.data = (char *)t->data + by * (ptrdiff_t)cmd_dtype_size(t->dtype);
     return moved;
 }
 
@@ -110,16 +101,38 @@ static double dot(const void *a, const void *b, enum tsa_dtype dtype, size_t wid
     return sum;
 }
 
-static double weight_of(const struct bench_problem *p, double x)
+double bench_series(size_t terms, double x)
 {
-    double sum = 0, term = 1;
-    if (p->op == BENCH_SOFTMAX || p->op == BENCH_SOFTMAX_DECODE)
-        return exp(x);
-    for (size_t m = 0; m < p->terms; m++) {
-        sum += term;
-        term *= x / (double)(m + 1);
-    }
+    double sum = 1;
+    for (size_t m = terms - 1; m > 0; m--)
+        sum = 1 + sum * x / (double)m;
     return sum;
+}
+
+void bench_features(const double *x, size_t d, size_t terms, double *out)
+{
+    size_t tuple[TSA_MAX_TERMS];
+    for (size_t m = 0; m < terms; m++) {
+        for (size_t i = 0; i < m; i++)
+            tuple[i] = 0;
+        for (;;) { /* every i1 <= ... <= im, in order */
+            double monomial = 1, multiplicity = 1;
+            for (size_t i = 0, run = 0; i < m; i++) {
+                run = i && tuple[i] == tuple[i - 1] ? run + 1 : 1;
+                monomial *= x[tuple[i]];
+                multiplicity *= (double)(i + 1) / (double)run;
+            }
+            *out++ = monomial * sqrt(round(multiplicity));
+            size_t i = m;
+            while (i > 0 && tuple[i - 1] == d - 1)
+                i--;
+            if (i == 0)
+                break;
+            const size_t next = tuple[i - 1] + 1;
+            for (i--; i < m; i++)
+                tuple[i] = next;
+        }
+    }
 }
 
 double bench_row_error(const struct bench_inputs *in, const struct bench_problem *p, size_t batch,
@@ -138,7 +151,7 @@ double bench_row_error(const struct bench_inputs *in, const struct bench_problem
         const double times = (double)((seen - i - 1) / in->ring + 1);
         const double k_norm = sqrt(dot(k, k, in->dtype, p->d));
         const double x = dot(q, k, in->dtype, p->d) / (q_norm * k_norm) / 2;
-        const double w = times * weight_of(p, x);
+        const double w = times * (bench_has_state(p->op) ? bench_series(p->terms, x) : exp(x));
         den += w;
         for (size_t c = 0; c < p->dv; c++)
             num[c] += w * get(v, in->dtype, (ptrdiff_t)c);

@@ -97,7 +97,13 @@ static bool create(struct pairs_bench *b, const struct tsa_pair_kernels_f32 *k,
 }
 
 #define BYTES(count) ((double)(count) * sizeof(float))
-#define KERNEL(name) static struct kernel_cost name(struct pairs_bench *b)
+#define KERNEL(name)                                                                               \
+    static struct kernel_cost call_##name(struct pairs_bench *b);                                  \
+    static struct kernel_cost name(void *operands)                                                 \
+    {                                                                                              \
+        return call_##name(operands);                                                              \
+    }                                                                                              \
+    static struct kernel_cost call_##name(struct pairs_bench *b)
 
 KERNEL(query)
 {
@@ -162,45 +168,15 @@ KERNEL(phi_pairs)
                                 BYTES(b->features * (b->c + b->token_pairs))};
 }
 
-/* The order of the lists: a kernel without a bench does not compile. */
-static const struct {
-    const char *name;
-    struct kernel_cost (*call)(struct pairs_bench *);
-} list[] = {
-#define TSA_KERNEL(result, name, args) {#name, name},
+bool kernel_table_pairs(const struct kernel_table *table, const struct tsa_pair_kernels_f32 *pairs)
+{
+    struct pairs_bench bench;
+    bool ok = create(&bench, pairs, table->problem, table->chunk);
+#define TSA_KERNEL(result, name, args) ok = ok && kernel_time(table, #name, name, &bench);
 #include "products.def"
 
 #include "pairs.def"
 #undef TSA_KERNEL
-};
-
-struct pairs_work {
-    struct pairs_bench *bench;
-    struct kernel_cost (*call)(struct pairs_bench *);
-    struct kernel_cost cost;
-};
-
-static bool run(void *context, size_t iterations)
-{
-    struct pairs_work *w = context;
-    while (iterations--)
-        w->cost = w->call(w->bench);
-    return true;
-}
-
-bool kernel_table_pairs(const struct bench_options *options, const struct tsa_pair_kernels_f32 *pairs,
-                        const struct bench_problem *problem, size_t chunk, double peak)
-{
-    struct pairs_bench bench;
-    bool ok = create(&bench, pairs, problem, chunk);
-    for (size_t i = 0; ok && i < sizeof list / sizeof *list; i++) {
-        struct pairs_work work = {.bench = &bench, .call = list[i].call};
-        const struct bench_work timed = {.run = run, .context = &work};
-        struct bench_stats stats;
-        ok = bench_measure(&options->timing, &timed, 1, &stats);
-        if (ok)
-            kernel_print(options, pairs->name, "bf16", list[i].name, &stats, work.cost, peak);
-    }
     destroy(&bench);
     return ok;
 }

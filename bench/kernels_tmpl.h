@@ -81,7 +81,13 @@ static bool S(kernel_bench_create)(struct S(kernel_bench) * b, const struct KERN
 
 #define BYTES(count) ((double)(count) * sizeof(T))
 #define TRIANGLE(b) ((double)(b)->c * (double)((b)->c + 1) / 2)
-#define KERNEL(name) static struct kernel_cost S(name)(struct S(kernel_bench) * b)
+#define KERNEL(name)                                                                               \
+    static struct kernel_cost S(call_##name)(struct S(kernel_bench) * b);                          \
+    static struct kernel_cost S(name)(void *operands)                                              \
+    {                                                                                              \
+        return S(call_##name)(operands);                                                           \
+    }                                                                                              \
+    static struct kernel_cost S(call_##name)(struct S(kernel_bench) * b)
 
 KERNEL(absmax)
 {
@@ -139,8 +145,8 @@ KERNEL(psi_k)
 }
 KERNEL(query)
 {
-    b->k->query(b->c, (size_t)b->ldv, b->features, b->psi, b->ldt, b->hi, b->ldv, b->acc, b->ldv,
-                1, NULL);
+    b->k->query(b->c, (size_t)b->ldv, b->features, b->psi, b->ldt, b->hi, b->ldv, b->acc, b->ldv, 1,
+                NULL);
     return (struct kernel_cost){2.0 * (double)(b->c * b->dv * b->features),
                                 BYTES(b->features * (b->dv + b->c))};
 }
@@ -177,8 +183,8 @@ KERNEL(merge)
 }
 KERNEL(scores)
 {
-    b->k->scores(b->c, b->c, b->d, b->xt, b->ldt, b->base, b->ldt, b->terms, b->coef, b->w,
-                 b->ldt, 0);
+    b->k->scores(b->c, b->c, b->d, b->xt, b->ldt, b->base, b->ldt, b->terms, b->coef, b->w, b->ldt,
+                 0);
     return (struct kernel_cost){2 * TRIANGLE(b) * (double)(b->d + b->terms - 1),
                                 BYTES(2 * b->c * b->d + b->c * b->c)};
 }
@@ -263,63 +269,15 @@ KERNEL(divide)
     return (struct kernel_cost){0, BYTES(2 * b->dv)};
 }
 
-static const struct {
-    const char *name;
-    struct kernel_cost (*call)(struct S(kernel_bench) *);
-} S(kernel_list)[] = {
-#define ENTRY(name)                                                                                \
-    {                                                                                              \
-#name, S(name)                                                                             \
-    }
-    ENTRY(absmax),       ENTRY(pack_t),        ENTRY(pack_v),        ENTRY(base_t),
-    ENTRY(load_half),    ENTRY(store_half),    ENTRY(absmax_half),
-    ENTRY(psi_t),        ENTRY(transpose),          ENTRY(psi_k),         ENTRY(query),
-    ENTRY(query_ones),   ENTRY(update),        ENTRY(update_fold),   ENTRY(fold),
-    ENTRY(merge),        ENTRY(scores),        ENTRY(window_ones),   ENTRY(window),
-    ENTRY(decode_state), ENTRY(decode_scores), ENTRY(decode_window), ENTRY(exp_bounded),
-    ENTRY(softmax_scores), ENTRY(softmax_weights), ENTRY(softmax_values), ENTRY(softmax_row),
-    ENTRY(softmax_decode), ENTRY(softmax_combine), ENTRY(divide),
-#undef ENTRY
-};
-
-struct S(kernel_work) {
-    struct S(kernel_bench) * bench;
-    struct kernel_cost (*call)(struct S(kernel_bench) *);
-    struct kernel_cost cost;
-};
-
-static bool S(kernel_run)(void *context, size_t iterations)
-{
-    struct S(kernel_work) *w = context;
-    while (iterations--)
-        w->cost = w->call(w->bench);
-    return true;
-}
-
-/* Every kernel of one table; false if one could not be timed. */
-static bool S(kernel_table)(const struct bench_options *options, const char *isa,
-                            const struct KERNELS *kernels, const struct bench_problem *p,
-                            size_t chunk, double peak)
+/* Every kernel of one table; false if one could not be timed. A kernel without a bench does not
+ * compile. */
+static bool S(kernel_table)(const struct kernel_table *table, const struct KERNELS *kernels)
 {
     struct S(kernel_bench) bench;
-    bool ok = S(kernel_bench_create)(&bench, kernels, p, chunk);
-    for (size_t n = 0; ok && n < sizeof kernel_names / sizeof *kernel_names; n++) {
-        struct S(kernel_work) work = {&bench, NULL, {0, 0}};
-        for (size_t i = 0; i < sizeof S(kernel_list) / sizeof *S(kernel_list); i++)
-            if (strcmp(S(kernel_list)[i].name, kernel_names[n]) == 0)
-                work.call = S(kernel_list)[i].call;
-        if (!work.call) {
-            fprintf(stderr, "tsa bench: kernel %s has no bench\n", kernel_names[n]);
-            ok = false;
-            break;
-        }
-        const struct bench_work timed = {.run = S(kernel_run), .context = &work};
-        struct bench_stats stats;
-        ok = bench_measure(&options->timing, &timed, 1, &stats);
-        if (ok)
-            kernel_print(options, isa, sizeof(T) == 4 ? "f32" : "f64", kernel_names[n], &stats,
-                         work.cost, peak);
-    }
+    bool ok = S(kernel_bench_create)(&bench, kernels, table->problem, table->chunk);
+#define TSA_KERNEL(result, name, args) ok = ok && kernel_time(table, #name, S(name), &bench);
+#include "kernels.def"
+#undef TSA_KERNEL
     S(kernel_bench_destroy)(&bench);
     return ok;
 }

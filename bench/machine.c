@@ -16,7 +16,7 @@
 
 const char *const bench_level_name[BENCH_LEVELS] = {"L1", "L2", "L3", "DRAM"};
 
-const struct bench_unit *bench_unit_find(const char *isa)
+static const struct bench_unit *find_unit(const char *isa)
 {
     static const struct bench_unit *const units[] = {
 #ifdef TSA_HAVE_AVX512
@@ -108,17 +108,17 @@ static double peak_of(void (*loop)(size_t), double flops_per_round, int tries)
     size_t rounds = 1000;
     double best = 0, took;
     for (;;) {
-        const double start = bench_now();
+        const double start = cmd_seconds();
         loop(rounds);
-        took = bench_now() - start;
+        took = cmd_seconds() - start;
         if (took > 2e-3)
             break;
         rounds *= 2;
     }
     for (int i = 0; i < tries; i++) {
-        const double start = bench_now();
+        const double start = cmd_seconds();
         loop(rounds);
-        took = bench_now() - start;
+        took = cmd_seconds() - start;
         const double rate = (double)rounds * flops_per_round / took * 1e-9;
         best = rate > best ? rate : best;
     }
@@ -134,9 +134,9 @@ static double bandwidth_of(const struct bench_unit *unit, size_t bytes)
     memset(memory, 1, bytes); /* pages of its own */
     const size_t rounds = bytes > (16 << 20) ? 1 : ((size_t)256 << 20) / bytes;
     for (int i = 0; i < (bytes > (16 << 20) ? 5 : 12); i++) {
-        const double start = bench_now();
+        const double start = cmd_seconds();
         unit->read(memory, bytes, rounds);
-        const double rate = (double)bytes * (double)rounds / (bench_now() - start) * 1e-9;
+        const double rate = (double)bytes * (double)rounds / (cmd_seconds() - start) * 1e-9;
         best = rate > best ? rate : best;
     }
     free(memory);
@@ -174,9 +174,9 @@ void bench_machine_peak(struct bench_machine *m)
     m->peak_all_f64 = larger(m->peak_all_f64, all_f64);
 }
 
-bool bench_machine_measure(struct bench_machine *m, const char *isa, int threads)
+bool bench_machine_identify(struct bench_machine *m, const char *isa, int threads)
 {
-    m->unit = bench_unit_find(isa);
+    m->unit = find_unit(isa);
     if (!m->unit)
         return false;
     m->threads = threads;
@@ -185,6 +185,13 @@ bool bench_machine_measure(struct bench_machine *m, const char *isa, int threads
     describe_cpu(m);
     for (int i = 0; i < 3; i++)
         m->cache[i] = cache_bytes(i);
+    return true;
+}
+
+bool bench_machine_measure(struct bench_machine *m, const char *isa, int threads)
+{
+    if (!bench_machine_identify(m, isa, threads))
+        return false;
     m->footprint[BENCH_L1] = m->cache[0] / 2 / 1024 * 1024;
     if (m->footprint[BENCH_L1] > 24 << 10)
         m->footprint[BENCH_L1] = 24 << 10;
@@ -219,6 +226,8 @@ void bench_machine_print(const struct bench_machine *m, FILE *file, const char *
     fprintf(file, "%sflags        %s\n", prefix, m->unit->flags);
     fprintf(file, "%sversion      %s, arithmetic %d\n", prefix, tsa_version(), tsa_arithmetic());
     fprintf(file, "%sisa          %s\n", prefix, m->unit->name);
+    if (m->peak_f32 == 0)
+        return;
     fprintf(file, "%sfma peak     f32 %.1f, f64 %.1f GFLOP/s on one thread", prefix, m->peak_f32,
             m->peak_f64);
     if (m->threads > 1)

@@ -20,8 +20,8 @@ static size_t kv_heads(const struct bench_problem *p)
 
 bool bench_op_complain(const struct bench_op_state *op, const char *what)
 {
-    fprintf(stderr, "tsa bench: %s: %s: %s\n", op->problem.text, what,
-            op->err.text[0] ? op->err.text : tsa_status_string(op->err.status));
+    cmd_fail("%s: %s: %s", op->problem.text, what,
+             op->err.text[0] ? op->err.text : tsa_status_string(op->err.status));
     return false;
 }
 
@@ -29,7 +29,7 @@ const char *bench_op_compute(const struct bench_op_state *op)
 {
     if (bench_has_state(op->problem.op) && tsa_plan_compute(op->plan) == TSA_COMPUTE_MIXED)
         return "mixed";
-    return op->dtype == TSA_F64 ? "f64" : "f32";
+    return cmd_dtype_name(op->dtype);
 }
 
 /* Mixed plans: rows are of unit length and the temperature is 2, so that products of degree m come
@@ -50,7 +50,7 @@ double bench_op_error_bound(const struct bench_op_state *op)
 
 static bool no_memory(const struct bench_problem *problem, const char *what)
 {
-    fprintf(stderr, "tsa bench: %s: not enough memory for the %s\n", problem->text, what);
+    cmd_fail("%s: not enough memory for the %s", problem->text, what);
     return false;
 }
 
@@ -339,14 +339,14 @@ bool bench_op_work(void *context, size_t iterations)
     if (op->cold) /* one step after each wipe */
         return decode(op, (size_t)(op->steps++ % FRESH));
     for (size_t i = 0; i < iterations; i++) {
-        const double start = bench_now();
+        const double start = cmd_seconds();
         for (size_t s = 0; s + 1 < op->chunk; s++)
             if (!decode(op, (size_t)(op->steps++ % FRESH)))
                 return false;
-        const double middle = bench_now();
+        const double middle = cmd_seconds();
         if (!decode(op, (size_t)(op->steps++ % FRESH)))
             return false;
-        const double end = bench_now();
+        const double end = cmd_seconds();
         /* the best pass: it is short enough that some were not interrupted */
         if (op->chunk > 1 && (middle - start) / (double)(op->chunk - 1) < op->step)
             op->step = (middle - start) / (double)(op->chunk - 1);
@@ -496,7 +496,7 @@ static size_t record_rows(const struct bench_op_state *op)
 
 static size_t row_bytes(const struct bench_op_state *op)
 {
-    return op->problem.dv * (op->in.dtype == TSA_F64 ? sizeof(double) : sizeof(float));
+    return op->problem.dv * cmd_dtype_size(op->in.dtype);
 }
 
 size_t bench_op_record_bytes(const struct bench_op_state *op)
@@ -564,14 +564,14 @@ static double sums_read(const struct bench_op_state *op)
     const double exact = strcmp(bench_op_compute(op), "mixed") == 0
                              ? (double)tsa_features(p->d, tsa_plan_exact_degrees(op->plan))
                              : features;
-    const double elem = op->in.dtype == TSA_F64 ? 8 : 4;
+    const double elem = (double)cmd_dtype_size(op->in.dtype);
     return (elem * exact + elem / 2 * (features - exact)) * ((double)p->dv + 1);
 }
 
 double bench_op_bytes(const struct bench_op_state *op)
 {
     const struct bench_problem *p = &op->problem;
-    const double elem = op->in.dtype == TSA_F64 ? 8 : 4, width = (double)(p->d + p->dv);
+    const double elem = (double)cmd_dtype_size(op->in.dtype), width = (double)(p->d + p->dv);
     const double elements = bench_problem_elements(p), n = (double)p->n;
     const double g = (double)(p->batch * kv_heads(p)), h = (double)(p->batch * p->heads);
 

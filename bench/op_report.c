@@ -9,20 +9,6 @@
 
 #include "bench.h"
 
-struct rival {
-    struct contender *contender;
-    const struct bench_problem *problem;
-    const struct bench_inputs *in;
-};
-
-static bool rival_work(void *context, size_t iterations)
-{
-    const struct rival *r = context;
-    for (; iterations; iterations--)
-        contender_run_all(r->contender, r->problem, r->in);
-    return true;
-}
-
 static struct bench_result blank(const struct bench_op_state *op,
                                  const struct bench_options *options,
                                  const struct bench_machine *machine)
@@ -78,132 +64,81 @@ static bool fill_decode(struct bench_result *r, struct bench_op_state *op,
     return true;
 }
 
-/* What is timed in turn: ours, the same in f32 if that was asked for, contenders. */
-struct entry {
-    struct bench_op_state *op; /* NULL: a contender */
-    struct rival rival;
-    double error, bound;
-};
-enum { MOST_ENTRIES = 2 + MOST_CONTENDERS };
-
-static bool add_op(struct entry *entries, size_t *count, struct bench_op_state *op)
-{
-    struct entry *e = &entries[*count];
-    if (!op)
-        return false;
-    *e = (struct entry){.op = op};
-    ++*count;
-    if (!bench_op_verify(op))
-        return false;
-    e->error = op->max_error;
-    e->bound = bench_op_error_bound(op);
-    return true;
-}
-
 /* The same problem, inputs and place of the outputs. */
-static bool add_f32(struct entry *entries, size_t *count, const struct bench_problem *problem,
-                    const struct bench_options *options)
+static bool enter_f32(struct bench_race *race, const struct bench_problem *problem,
+                      const struct bench_options *options)
 {
     struct bench_problem plain = *problem;
     struct bench_options own = *options;
     plain.mixed = false;
     own.compute = TSA_COMPUTE_EXACT;
     bench_problem_name(&plain);
-    return add_op(entries, count, bench_op_create_from(&plain, &own, NULL, entries[0].op, NULL));
+    return bench_race_enter(race, "f32",
+                            bench_op_create_from(&plain, &own, NULL, race->racers[0].op, NULL));
 }
 
-static void add_contenders(struct entry *entries, size_t *count, size_t max,
-                           const struct bench_problem *problem, const struct bench_unit *unit)
-{
-    const struct bench_inputs *in = &entries[0].op->in;
-    for (size_t i = 0; i < MOST_CONTENDERS && *count < max; i++) {
-        struct contender *c = contender_create(i, problem, unit);
-        if (!c)
-            continue;
-        entries[(*count)++] = (struct entry){.rival = {c, problem, in},
-                                             .error = contender_error(c, problem, in),
-                                             .bound = bench_error_bound(TSA_F32)};
-    }
-}
-
-static bool measure_entries(const struct bench_timing *timing, struct entry *entries, size_t count,
-                            struct bench_stats *stats)
-{
-    struct bench_work works[MOST_ENTRIES];
-    for (size_t i = 0; i < count; i++)
-        works[i] = entries[i].op
-                       ? (struct bench_work){.run = bench_op_work, .context = entries[i].op}
-                       : (struct bench_work){.run = rival_work, .context = &entries[i].rival};
-    return bench_measure(timing, works, count, stats);
-}
-
-/* Entry i as a line; the first has more figures than these. */
-static struct bench_result fill(const struct entry *entries, size_t i,
+/* Racer i as a line; the first has more figures than these. */
+static struct bench_result fill(const struct bench_race *race, size_t i,
                                 const struct bench_options *options,
-                                const struct bench_machine *machine,
-                                const struct bench_stats *stats)
+                                const struct bench_machine *machine)
 {
-    const struct entry *e = &entries[i];
-    const struct bench_op_state *op = entries[0].op;
+    const struct bench_racer *first = race->racers, *e = &race->racers[i];
+    const struct bench_op_state *op = first->op;
     const struct bench_problem *problem = &op->problem;
     struct bench_result r = blank(op, options, machine);
     const double per_row = problem->op == BENCH_DECODE && !op->cold ? (double)op->chunk
                            : bench_is_decode(problem->op)           ? 1
                                                                     : (double)problem->n;
     if (i) {
-        snprintf(r.contender, sizeof r.contender, "%s",
-                 e->op ? "f32" : contender_name(e->rival.contender));
+        snprintf(r.contender, sizeof r.contender, "%s", e->op ? e->name : e->contender->name);
         r.compute = e->op ? bench_op_compute(e->op) : "f32";
-        r.ratio = stats[i].min / stats[0].min;
-        r.ratio_median = stats[i].median / stats[0].median;
+        r.ratio = e->stats.min / first->stats.min;
+        r.ratio_median = e->stats.median / first->stats.median;
     }
-    fill_times(&r, problem, &stats[i], (double)(problem->batch * problem->heads) * per_row,
-               e->op ? e->op->chunk : contender_chunk(e->rival.contender));
+    fill_times(&r, problem, &e->stats, (double)(problem->batch * problem->heads) * per_row,
+               e->op ? e->op->chunk : e->contender->chunk);
     r.max_error = e->error;
     return r;
 }
 
-size_t bench_op_report(const struct bench_problem *problem, const struct bench_options *options,
-                       const struct bench_machine *machine, struct bench_result *results,
-                       size_t max, int *wrong)
+/* Bytes, bandwidth, and what decoding has besides. */
+static bool fill_first(struct bench_result *r, struct bench_op_state *op,
+                       const struct bench_timing *timing, const struct bench_machine *machine)
 {
-    struct entry entries[MOST_ENTRIES];
-    struct bench_stats stats[MOST_ENTRIES];
-    struct bench_timing timing = options->timing;
-    size_t count = 0, done = 0;
-
-    if (max > MOST_ENTRIES)
-        max = MOST_ENTRIES;
-    if (!add_op(entries, &count, bench_op_create(problem, options)))
-        goto out;
-    struct bench_op_state *op = entries[0].op;
-    timing.cpu = tsa_plan_threads(op->plan) == 1;
-    if (options->beside_f32 && op->problem.mixed && count < max &&
-        !add_f32(entries, &count, problem, options))
-        goto out;
-    if (options->contenders && options->dtype == TSA_F32 && timing.cpu)
-        add_contenders(entries, &count, max, problem, machine->unit);
-    if (!measure_entries(&timing, entries, count, stats))
-        goto out;
-    for (size_t i = 0; i < count; i++) {
-        results[i] = fill(entries, i, options, machine, stats);
-        *wrong += !(entries[i].error <= entries[i].bound);
-    }
     const double bytes = bench_op_bytes(op);
-    results->gbytes = bytes / stats[0].min * 1e-9;
-    if (problem->op == BENCH_DECODE && !fill_decode(results, op, &timing, bytes))
+    r->gbytes = bytes / r->seconds_min * 1e-9;
+    if (op->problem.op == BENCH_DECODE && !fill_decode(r, op, timing, bytes))
+        return false;
+    r->level = bench_machine_level(machine, bytes);
+    if (bench_is_decode(op->problem.op))
+        r->percent_bandwidth = 100 * r->gbytes / (machine->bandwidth[r->level] * r->threads);
+    return true;
+}
+
+size_t bench_op_report(const struct bench_problem *problem, const struct bench_options *options,
+                       const struct bench_machine *machine,
+                       struct bench_result results[BENCH_RESULTS], int *wrong)
+{
+    struct bench_race race = {.count = 0};
+    struct bench_timing timing = options->timing;
+    struct bench_racer *first = bench_race_enter(&race, "", bench_op_create(problem, options));
+    size_t count = 0;
+
+    if (!first ||
+        (options->beside_f32 && first->op->problem.mixed && !enter_f32(&race, problem, options)))
         goto out;
-    results->level = bench_machine_level(machine, bytes);
-    if (bench_is_decode(problem->op))
-        results->percent_bandwidth =
-            100 * results->gbytes / (machine->bandwidth[results->level] * results->threads);
-    done = count;
-out:
-    while (count--) {
-        if (entries[count].op)
-            bench_op_destroy(entries[count].op);
-        else
-            contender_destroy(entries[count].rival.contender);
+    if (options->contenders)
+        bench_race_enter_contenders(&race, first, options->contenders, NULL);
+    if (!bench_race_verify(&race) || !bench_race_time(&race, &timing))
+        goto out;
+    for (size_t i = 0; i < race.count; i++) {
+        results[i] = fill(&race, i, options, machine);
+        *wrong += !(race.racers[i].error <= race.racers[i].bound);
     }
-    return done;
+    timing.cpu = tsa_plan_threads(first->op->plan) == 1;
+    if (fill_first(results, first->op, &timing, machine))
+        count = race.count;
+out:
+    bench_race_clear(&race);
+    return count;
 }

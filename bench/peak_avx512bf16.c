@@ -5,7 +5,7 @@
 #endif
 #include <immintrin.h>
 
-#include "unit.h"
+#include "peak.h"
 
 typedef __m512 VF;
 typedef __m512bh VB;

@@ -5,7 +5,7 @@
 #endif
 #include <arm_neon.h>
 
-#include "unit.h"
+#include "peak.h"
 
 typedef float32x4_t VF;
 typedef bfloat16x8_t VB;

@@ -4,7 +4,7 @@
  *   SET_F(x), SET_D(x)   all lanes x
  *   FMA_F, FMA_D(a,b,c)  a*b + c, fused
  *   REGISTER             asm constraint of a register that holds them
- * The empty asm makes the compiler keep every accumulator in its own register: 12 chains cover
+ * and ends with PEAK_UNIT(name of the set). The empty asm makes the compiler keep every accumulator in its own register: 12 chains cover
  * the latency of two fma units (4 to 5 cycles), and with b and c fit in 16 registers. */
 
 #define PEAK_CHAINS 12
@@ -58,3 +58,15 @@ static void peak_read(const void *memory, size_t bytes, size_t rounds)
         }
     }
 }
+
+#define PEAK_UNIT(isa)                                                                             \
+    const struct bench_unit bench_unit_##isa = {                                                   \
+        .name = #isa,                                                                              \
+        .lanes_f32 = sizeof(VF) / sizeof(float),                                                   \
+        .lanes_f64 = sizeof(VD) / sizeof(double),                                                  \
+        .chains = PEAK_CHAINS,                                                                     \
+        .fma_f32 = peak_f32,                                                                       \
+        .fma_f64 = peak_f64,                                                                       \
+        .read = peak_read,                                                                         \
+        .flags = TSA_BENCH_FLAGS,                                                                  \
+    }

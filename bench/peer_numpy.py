@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """Causal prefill in NumPy beside `tsa bench`: the truncated kernel of three terms in a loop over
-chunks, and softmax in blocks of rows and as a whole. One head, head_dim 16, value_dim 64, temperature 2, f32, one
-thread of NumPy's BLAS. Prints one JSON line per method and length; see doc/bench.md.
+chunks, and softmax in blocks of rows and as a whole. One head, head_dim 16, value_dim 64,
+temperature 2, f32, one thread of NumPy's BLAS. Prints one JSON line per method and length; see
+doc/bench.md. Needs Python 3.7 or newer and NumPy (Debian, Ubuntu: python3-numpy).
 """
 import argparse
 import json
@@ -16,14 +17,17 @@ for variable in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS", 
                  "VECLIB_MAXIMUM_THREADS"):
     os.environ[variable] = "1"
 
-import numpy as np  # noqa: E402
+try:
+    import numpy as np  # noqa: E402
+except ImportError:
+    np = None  # --help works without it
 
 HEAD_DIM = 16
 VALUE_DIM = 64
 TEMPERATURE = 2
 CHUNK = 256
 FEATURES = 1 + HEAD_DIM + HEAD_DIM * (HEAD_DIM + 1) // 2
-SCALE = np.float32(1 / TEMPERATURE)
+SCALE = 1 / TEMPERATURE
 MOST_WHOLE = 8192  # tokens of an N x N softmax: 256 MB per array
 BOUND = 256 * 2.0 ** -24  # the error bound of `tsa bench` for f32
 
@@ -49,13 +53,13 @@ def query_weights():
 
 def fill_features(x, out):
     """Monomials of degree 0, 1 and 2 of the rows of x, feature by feature: out[FEATURES][rows]."""
-    turned = np.ascontiguousarray(x.T)
+    transposed = np.ascontiguousarray(x.T)
     out[0] = 1
-    out[1:1 + HEAD_DIM] = turned
+    out[1:1 + HEAD_DIM] = transposed
     at = 1 + HEAD_DIM
     for i in range(HEAD_DIM):
         end = at + HEAD_DIM - i
-        np.multiply(turned[i], turned[i:], out=out[at:end])
+        np.multiply(transposed[i], transposed[i:], out=out[at:end])
         at = end
 
 
@@ -214,6 +218,8 @@ def main():
                         help="lengths N (1024 2048 4096 8192)")
     parser.add_argument("--repeats", type=positive, default=15, help="of each method (15)")
     arguments = parser.parse_args()
+    if np is None:
+        parser.error("NumPy is missing (Debian, Ubuntu: apt-get install python3-numpy)")
     right = [measure(tokens, arguments.repeats) for tokens in arguments.tokens]
     return 0 if all(right) else 1
 

@@ -2,8 +2,6 @@
 /* Problem strings: `prefill:b1:h8:n8192:d16:dv64:t3`. */
 #include "config.h"
 
-#include <errno.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,7 +13,6 @@ static const struct {
     const char *name, *meaning;
     size_t offset, least, most;
 } fields[] = {
-    /* longer names first: dv before d */
     {"dv", "value_dim", offsetof(struct bench_problem, dv), 1, 1 << 16},
     {"d", "head_dim", offsetof(struct bench_problem, d), 1, 1 << 16},
     {"b", "batch", offsetof(struct bench_problem, batch), 1, 1 << 20},
@@ -27,6 +24,7 @@ static const struct {
     {"e", "exact degrees", offsetof(struct bench_problem, exact), 0, TSA_MAX_TERMS},
 };
 enum { FIELDS = sizeof fields / sizeof *fields, EXACT = FIELDS - 1 };
+#define DIGITS "0123456789"
 
 bool bench_is_decode(enum bench_op op)
 {
@@ -43,81 +41,86 @@ static size_t *field_of(struct bench_problem *problem, size_t i)
     return (size_t *)((char *)problem + fields[i].offset);
 }
 
-static bool parse_field(const char *text, size_t length, struct bench_problem *problem,
-                        unsigned *seen, char *why, size_t size)
+/* One field, such as n8192; the problem's text is still the one that was given. */
+static bool parse_field(const char *word, struct bench_problem *p, unsigned *seen)
 {
-    for (size_t i = 0; i < FIELDS; i++) {
-        const size_t name = strlen(fields[i].name);
-        if (length < name || memcmp(text, fields[i].name, name) != 0)
-            continue;
-        if (length == name || text[name] < '0' || text[name] > '9')
-            continue;
-        size_t value = 0;
-        for (size_t j = name; j < length; j++) {
-            if (text[j] < '0' || text[j] > '9') {
-                snprintf(why, size, "'%.*s': digits are wanted after '%s'", (int)length, text,
-                         fields[i].name);
-                return false;
-            }
-            value = value * 10 + (size_t)(text[j] - '0');
-            if (value > fields[i].most)
-                break;
-        }
-        if (value < fields[i].least || value > fields[i].most) {
-            snprintf(why, size, "'%.*s': %s must be %zu..%zu", (int)length, text, fields[i].meaning,
-                     fields[i].least, fields[i].most);
-            return false;
-        }
-        if (*seen & 1u << i) {
-            snprintf(why, size, "'%.*s': %s is given twice", (int)length, text, fields[i].meaning);
-            return false;
-        }
-        *seen |= 1u << i;
-        *field_of(problem, i) = value;
-        return true;
+    const size_t letters = strcspn(word, DIGITS);
+    const char *digits = word + letters;
+    size_t i = 0;
+    while (i < FIELDS &&
+           (strlen(fields[i].name) != letters || strncmp(word, fields[i].name, letters) != 0))
+        i++;
+    if (i == FIELDS || *digits == '\0') {
+        cmd_usage("problem '%s': '%s' is no field: b, h, k, n, d, dv, t, c, e and a number are",
+                  p->text, word);
+        return false;
     }
-    snprintf(why, size, "'%.*s' is no field: b, h, k, n, d, dv, t, c, e and a number are",
-             (int)length, text);
+    if (digits[strspn(digits, DIGITS)] != '\0') {
+        cmd_usage("problem '%s': '%s': digits are wanted after '%s'", p->text, word,
+                  fields[i].name);
+        return false;
+    }
+    const unsigned long long value =
+        strtoull(digits, NULL, 10); /* too large: the largest there is */
+    if (value < fields[i].least || value > fields[i].most) {
+        cmd_usage("problem '%s': '%s': %s must be %zu..%zu", p->text, word, fields[i].meaning,
+                  fields[i].least, fields[i].most);
+        return false;
+    }
+    if (*seen & 1u << i) {
+        cmd_usage("problem '%s': '%s': %s is given twice", p->text, word, fields[i].meaning);
+        return false;
+    }
+    *seen |= 1u << i;
+    *field_of(p, i) = (size_t)value;
+    return true;
+}
+
+static bool parse_op(const char *word, struct bench_problem *p)
+{
+    for (size_t i = 0; i < sizeof op_names / sizeof *op_names; i++) {
+        if (strcmp(op_names[i], word) == 0) {
+            p->op = (enum bench_op)i;
+            return true;
+        }
+    }
+    cmd_usage("problem '%s': '%s' is no operation: prefill, decode, absorb, softmax or "
+              "softmax-decode",
+              p->text, word);
     return false;
 }
 
-bool bench_problem_parse(const char *text, struct bench_problem *problem, char *why, size_t size)
+bool bench_problem_parse(const char *text, struct bench_problem *problem)
 {
-    const char *colon = strchr(text, ':');
-    size_t length = colon ? (size_t)(colon - text) : strlen(text), op = 0;
+    char words[BENCH_PROBLEM_TEXT], *rest = words;
     unsigned seen = 0;
 
     *problem =
         (struct bench_problem){.batch = 1, .heads = 1, .n = 8192, .d = 16, .dv = 64, .terms = 3};
-    while (op < sizeof op_names / sizeof *op_names &&
-           (strlen(op_names[op]) != length || memcmp(text, op_names[op], length) != 0))
-        op++;
-    if (op == sizeof op_names / sizeof *op_names) {
-        snprintf(why, size,
-                 "'%.*s' is no operation: prefill, decode, absorb, softmax or softmax-decode",
-                 (int)length, text);
+    snprintf(problem->text, sizeof problem->text, "%s", text);
+    if (strlen(text) >= sizeof words) {
+        cmd_usage("problem '%s...': too long", problem->text);
         return false;
     }
-    problem->op = (enum bench_op)op;
-    while (colon) {
-        text = colon + 1;
-        colon = strchr(text, ':');
-        length = colon ? (size_t)(colon - text) : strlen(text);
-        if (!parse_field(text, length, problem, &seen, why, size))
+    strcpy(words, text);
+    if (!parse_op(strsep(&rest, ":"), problem))
+        return false;
+    while (rest)
+        if (!parse_field(strsep(&rest, ":"), problem, &seen))
             return false;
-    }
     problem->mixed = seen & 1u << EXACT;
     if (problem->mixed && !bench_has_state(problem->op)) {
-        snprintf(why, size, "e%zu: softmax is never mixed", problem->exact);
+        cmd_usage("problem '%s': e%zu: softmax is never mixed", text, problem->exact);
         return false;
     }
     if (problem->kv_heads && problem->heads % problem->kv_heads) {
-        snprintf(why, size, "k%zu does not divide h%zu", problem->kv_heads, problem->heads);
+        cmd_usage("problem '%s': k%zu does not divide h%zu", text, problem->kv_heads,
+                  problem->heads);
         return false;
     }
     if (!tsa_state_elements(problem->d, problem->dv, problem->terms)) {
-        snprintf(why, size, "the state of d%zu:dv%zu:t%zu does not fit", problem->d, problem->dv,
-                 problem->terms);
+        cmd_usage("problem '%s': the state of d%zu:dv%zu:t%zu does not fit", text, problem->d,
+                  problem->dv, problem->terms);
         return false;
     }
     bench_problem_name(problem);
@@ -134,6 +137,18 @@ void bench_problem_name(struct bench_problem *p)
         at += snprintf(p->text + at, sizeof p->text - (size_t)at, ":c%zu", p->chunk);
     if (p->mixed)
         snprintf(p->text + at, sizeof p->text - (size_t)at, ":e%zu", p->exact);
+}
+
+const char *bench_problem_short(const char *name, char *text)
+{
+    static const char *const usual[] = {":b1:", ":h1:"};
+    snprintf(text, sizeof((struct bench_problem *)NULL)->text, "%s", name);
+    for (int i = 0; i < 2; i++) {
+        char *at = strstr(text, usual[i]);
+        if (at)
+            memmove(at, at + 3, strlen(at + 3) + 1);
+    }
+    return text;
 }
 
 double bench_problem_elements(const struct bench_problem *p)

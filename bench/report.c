@@ -1,249 +1,93 @@
 /* SPDX-License-Identifier: MIT */
-/* Results as a table, as CSV or as JSON. */
+/* The head of every report, and a line of figures. */
 #include "config.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "bench.h"
 
-static bool first_object;
-
-static void number(const char *key, double value, bool last)
+void bench_report_machine(const struct bench_options *options, const struct bench_machine *machine)
 {
-    if (isfinite(value))
-        printf("\"%s\": %.9g%s", key, value, last ? "" : ", ");
-    else
-        printf("\"%s\": null%s", key, last ? "" : ", ");
-}
-
-/* A CSV field; empty if it does not apply. */
-static void field(double value, const char *end)
-{
-    if (isfinite(value))
-        printf("%.7g%s", value, end);
-    else
-        printf("%s", end);
-}
-
-/* A column of the table. */
-static void column(double value, int width, int digits)
-{
-    if (isfinite(value))
-        printf(" %*.*f", width, digits, value);
-    else
-        printf(" %*s", width, "-");
-}
-
-/* What comes first; false if no head of a table follows. */
-static bool begin(const struct bench_options *options, const struct bench_machine *machine)
-{
-    if (options->json) {
-        printf("[");
-        first_object = true;
-        return false;
-    }
-    bench_machine_print(machine, stdout, "# ");
-    return true;
-}
-
-void bench_report_begin(const struct bench_options *options, const struct bench_machine *machine)
-{
-    if (!begin(options, machine))
+    if (options->form == BENCH_JSON)
         return;
+    bench_machine_print(machine, stdout, "# ");
     if (options->contenders)
-        contender_describe(stdout, "# ");
-    if (options->csv)
-        printf("problem,contender,isa,compute,threads,chunk,cache,tokens,seconds_min,"
-               "seconds_median,spread,us_per_token,gflops,peak_gflops,"
-               "peak_bf16_gflops,percent_of_peak,gbytes_per_s,percent_of_bandwidth,level,us_step,"
-               "us_read,us_fold,max_error,ratio\n");
+        options->contenders->describe(stdout, "# ");
+}
+
+/* The first column of the table. */
+static const char *name_of(const struct bench_result *r, char name[192])
+{
+    char problem[BENCH_PROBLEM_TEXT];
+    if (r->contender[0])
+        snprintf(name, 192, "  %s%s", r->contender, r->cold ? " (cold)" : "");
     else
-        printf("%-42s %-8s %-5s %2s %6s %10s %7s %6s %5s %7s %5s %-4s %8s %8s %8s %8s %6s\n",
-               "problem", "isa", "", "th", "chunk", "us/token", "GFLOP/s", "%peak", "sprd", "GB/s",
-               "%bw", "in", "us_step", "us_read", "us_fold", "error", "ratio");
-    fflush(stdout);
+        snprintf(name, 192, "%s%s%s", bench_problem_short(r->problem, problem),
+                 strcmp(r->compute, "f64") == 0 ? " f64" : "", r->cold ? " (cold)" : "");
+    return name;
 }
 
-static void next_object(void)
+/* The table has no column for what only decoding has: a line below. */
+static void print_decoding(const struct bench_result *r)
 {
-    printf("%s\n  {", first_object ? "" : ",");
-    first_object = false;
-}
-
-static void print_json(const struct bench_result *r)
-{
-    next_object();
-    printf("\"problem\": \"%s\", \"isa\": \"%s\", \"compute\": \"%s\", ", r->problem, r->isa,
-           r->compute);
-    if (r->contender[0])
-        printf("\"contender\": \"%s\", ", r->contender);
-    printf("\"threads\": %d, \"chunk\": %zu, \"cache\": \"%s\", ", r->threads, r->chunk,
-           r->cold ? "cold" : "warm");
-    number("tokens", r->tokens, false);
-    number("seconds_min", r->seconds_min, false);
-    number("seconds_median", r->seconds_median, false);
-    number("spread", r->spread, false);
-    number("us_per_token", r->us_per_token, false);
-    number("tokens_per_s", r->tokens / r->seconds_min, false);
-    number("gflops", r->gflops, false);
-    number("peak_gflops", r->peak, false);
-    number("peak_bf16_gflops", r->peak_bf16, false);
-    number("percent_of_peak", r->percent, false);
-    number("gbytes_per_s", r->gbytes, false);
-    number("percent_of_bandwidth", r->percent_bandwidth, false);
-    if (isfinite(r->percent_bandwidth))
-        printf("\"level\": \"%s\", ", bench_level_name[r->level]);
-    if (isfinite(r->us_step)) {
-        number("us_step", r->us_step, false);
-        number("us_read", r->us_read, false);
-        number("us_fold", r->us_fold, false);
-    }
-    if (r->contender[0])
-        number("ratio", r->ratio, false);
-    number("max_error", r->max_error, true);
-    printf("}");
-}
-
-static void print_csv(const struct bench_result *r)
-{
-    printf("%s,%s,%s,%s,%d,%zu,%s,", r->problem, r->contender, r->isa, r->compute, r->threads,
-           r->chunk, r->cold ? "cold" : "warm");
-    field(r->tokens, ",");
-    field(r->seconds_min, ",");
-    field(r->seconds_median, ",");
-    field(r->spread, ",");
-    field(r->us_per_token, ",");
-    field(r->gflops, ",");
-    field(r->peak, ",");
-    field(r->peak_bf16, ",");
-    field(r->percent, ",");
-    field(r->gbytes, ",");
-    field(r->percent_bandwidth, ",");
-    printf("%s,", isfinite(r->percent_bandwidth) ? bench_level_name[r->level] : "");
-    field(r->us_step, ",");
-    field(r->us_read, ",");
-    field(r->us_fold, ",");
-    field(r->max_error, ",");
-    field(r->ratio, "\n");
-}
-
-static void print_line(const struct bench_result *r)
-{
-    char name[192];
-    snprintf(name, sizeof name, "%s%s%s", r->contender[0] ? "  " : r->problem, r->contender,
-             r->cold ? " (cold)" : "");
-    printf("%-42s %-8s %-5s %2d %6zu", name, r->isa, r->compute, r->threads, r->chunk);
-    column(r->us_per_token, 10, r->us_per_token < 100 ? 4 : 1);
-    column(r->gflops, 7, 1);
-    column(r->percent, 6, 1);
-    column(100 * r->spread, 4, 0);
-    printf("%%");
-    column(r->gbytes, 7, 1);
-    column(r->percent_bandwidth, 5, 1);
-    printf(" %-4s", isfinite(r->percent_bandwidth) ? bench_level_name[r->level] : "");
-    column(r->us_step, 8, 4);
-    column(r->us_read, 8, 4);
-    column(r->us_fold, 8, 4);
-    printf(" %8.1e", r->max_error);
-    column(r->ratio, 6, 3);
+    if (!isfinite(r->percent_bandwidth))
+        return;
+    printf("    read from %s", bench_level_name[r->level]);
+    if (isfinite(r->us_step))
+        printf("; us_step %.4f, us_read %.4f", r->us_step, r->us_read);
+    if (isfinite(r->us_fold))
+        printf(", us_fold %.4f", r->us_fold);
     printf("\n");
 }
 
-void bench_report(const struct bench_options *options, const struct bench_result *result)
+void bench_report(struct bench_rows *rows, const struct bench_result *result)
 {
-    if (options->json)
-        print_json(result);
-    else if (options->csv)
-        print_csv(result);
-    else
-        print_line(result);
-    fflush(stdout);
+    static const struct bench_result blank = {.isa = "", .compute = ""};
+    const struct bench_result *r = result ? result : &blank;
+    char name[192];
+    bench_put_text(rows, BENCH_COLUMN(NULL, "problem", 35, 0), name_of(r, name));
+    bench_put_text(rows, BENCH_DATA("problem"), r->problem);
+    rows->left_out = !r->contender[0];
+    bench_put_text(rows, BENCH_DATA("contender"), r->contender);
+    rows->left_out = false;
+    bench_put_text(rows, BENCH_DATA("isa"), r->isa);
+    bench_put_text(rows, BENCH_DATA("compute"), r->compute);
+    bench_put_count(rows, BENCH_COLUMN("threads", "th", 2, 0), (size_t)r->threads);
+    bench_put_count(rows, BENCH_COLUMN("chunk", "chunk", 5, 0), r->chunk);
+    bench_put_text(rows, BENCH_DATA("cache"), r->cold ? "cold" : "warm");
+    bench_put_number(rows, BENCH_DATA("tokens"), r->tokens);
+    bench_put_number(rows, BENCH_DATA("seconds_min"), r->seconds_min);
+    bench_put_number(rows, BENCH_DATA("seconds_median"), r->seconds_median);
+    bench_put_number(rows, BENCH_DATA("spread"), r->spread);
+    bench_put_number(rows, BENCH_COLUMN("us_per_token", "us/token", 9, 4), r->us_per_token);
+    bench_put_number(rows, BENCH_COLUMN("gflops", "GFLOP/s", 7, 1), r->gflops);
+    bench_put_number(rows, BENCH_DATA("peak_gflops"), r->peak);
+    bench_put_number(rows, BENCH_DATA("peak_bf16_gflops"), r->peak_bf16);
+    bench_put_number(rows, BENCH_COLUMN("percent_of_peak", "%peak", 5, 1), r->percent);
+    bench_put_number(rows, BENCH_COLUMN(NULL, "%spr", 4, 0), 100 * r->spread);
+    bench_put_number(rows, BENCH_COLUMN("gbytes_per_s", "GB/s", 6, 1), r->gbytes);
+    bench_put_number(rows, BENCH_COLUMN("percent_of_bandwidth", "%bw", 5, 1), r->percent_bandwidth);
+    rows->left_out = !isfinite(r->percent_bandwidth);
+    bench_put_text(rows, BENCH_DATA("level"), bench_level_name[r->level]);
+    rows->left_out = !isfinite(r->us_step);
+    bench_put_number(rows, BENCH_DATA("us_step"), r->us_step);
+    bench_put_number(rows, BENCH_DATA("us_read"), r->us_read);
+    bench_put_number(rows, BENCH_DATA("us_fold"), r->us_fold);
+    rows->left_out = false;
+    bench_put_number(rows, BENCH_COLUMN("max_error", "error", 7, BENCH_EXPONENT), r->max_error);
+    rows->left_out = !r->contender[0];
+    bench_put_number(rows, BENCH_COLUMN("ratio", "ratio", 5, 3), r->ratio);
+    rows->left_out = false;
+    bench_put_number(rows, BENCH_DATA("tokens_per_s"), r->tokens / r->seconds_min);
+    bench_rows_next(rows);
+    if (result && rows->form == BENCH_TABLE)
+        print_decoding(r);
 }
 
-void bench_report_end(const struct bench_options *options)
+int bench_report_wrong(int wrong)
 {
-    if (options->json)
-        printf("\n]\n");
-}
-
-/* -- scaling --------------------------------------------------------------------------------- */
-
-void bench_scaling_report_begin(const struct bench_options *options,
-                                const struct bench_machine *machine,
-                                const struct bench_region *regions, size_t count)
-{
-    if (!begin(options, machine))
-        return;
-    for (size_t i = 0; i < count; i++)
-        if (regions[i].threads > 1)
-            printf("# team         %d threads, %d granted: region %.2f us, barrier %.2f us\n",
-                   regions[i].threads, regions[i].granted, regions[i].region * 1e6,
-                   regions[i].barrier * 1e6);
-    if (options->csv)
-        printf("case,name,problem,isa,compute,chunk,scaling,threads,threads_granted,"
-               "seconds_min,seconds_median,spread,speedup,efficiency,region_us,barrier_us,"
-               "max_error,verified\n");
-    else
-        printf("%-13s %-6s %-44s %6s %4s %10s %10s %5s %7s %6s %8s %s\n", "case", "", "problem",
-               "chunk", "th", "ms", "median", "sprd", "speedup", "eff", "error", "verified");
-    fflush(stdout);
-}
-
-static void scaling_json(const struct bench_scaling_result *r)
-{
-    next_object();
-    printf("\"case\": \"%s\", \"name\": \"%s\", \"problem\": \"%s\", \"isa\": \"%s\", "
-           "\"compute\": \"%s\", \"chunk\": %zu, \"scaling\": \"%s\", \"threads\": %d, "
-           "\"threads_granted\": %d, ",
-           r->id, r->name, r->problem, r->isa, r->compute, r->chunk, r->weak ? "weak" : "strong",
-           r->region.threads, r->region.granted);
-    number("seconds_min", r->stats.min, false);
-    number("seconds_median", r->stats.median, false);
-    number("spread", r->stats.spread, false);
-    number("speedup", r->speedup, false);
-    number("efficiency", r->efficiency, false);
-    number("region_us", r->region.region * 1e6, false);
-    number("barrier_us", r->region.barrier * 1e6, false);
-    number("max_error", r->max_error, false);
-    printf("\"verified\": \"%s\"}", r->verified);
-}
-
-static void scaling_csv(const struct bench_scaling_result *r)
-{
-    printf("%s,%s,%s,%s,%s,%zu,%s,%d,%d,", r->id, r->name, r->problem, r->isa, r->compute, r->chunk,
-           r->weak ? "weak" : "strong", r->region.threads, r->region.granted);
-    field(r->stats.min, ",");
-    field(r->stats.median, ",");
-    field(r->stats.spread, ",");
-    field(r->speedup, ",");
-    field(r->efficiency, ",");
-    field(r->region.region * 1e6, ",");
-    field(r->region.barrier * 1e6, ",");
-    field(r->max_error, ",");
-    printf("%s\n", r->verified);
-}
-
-static void scaling_line(const struct bench_scaling_result *r)
-{
-    printf("%-13s %-6s %-44s %6zu %4d", r->id, r->weak ? "weak" : "strong", r->problem, r->chunk,
-           r->region.threads);
-    column(r->stats.min * 1e3, 10, 3);
-    column(r->stats.median * 1e3, 10, 3);
-    column(100 * r->stats.spread, 4, 0);
-    printf("%%");
-    column(r->speedup, 7, 2);
-    column(100 * r->efficiency, 5, 0);
-    printf("%% %8.1e %s\n", r->max_error, r->verified);
-}
-
-void bench_scaling_report(const struct bench_options *options,
-                          const struct bench_scaling_result *result)
-{
-    if (options->json)
-        scaling_json(result);
-    else if (options->csv)
-        scaling_csv(result);
-    else
-        scaling_line(result);
-    fflush(stdout);
+    if (wrong)
+        return cmd_fail("%d results are beyond the error bound", wrong);
+    return CMD_OK;
 }

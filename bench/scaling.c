@@ -62,15 +62,56 @@ struct scaling {
     struct bench_region regions[MOST_COUNTS]; /* per number of threads */
     size_t counts;
     int wrong;
+    struct bench_rows rows;
 };
 
-/* One case on one number of threads. */
+/* One case on one number of threads, and its figures. */
 struct line {
-    const struct bench_region *region;
+    const struct bench_region *region; /* of so many threads */
     struct bench_op_state *op;
     struct tsa_state *whole; /* of a tree: what its segments come to */
-    struct bench_scaling_result result;
+    const char *id, *name;   /* of the case */
+    char problem[BENCH_PROBLEM_TEXT];
+    bool weak;
+    struct bench_stats stats;
+    double speedup, efficiency, max_error;
+    const char *verified;
 };
+
+/* -- output ---------------------------------------------------------------------------------- */
+
+/* NULL puts the names of the columns. */
+static void put_line(struct bench_rows *rows, const struct line *line)
+{
+    static const struct bench_region no_region;
+    static const struct line blank = {.region = &no_region};
+    const struct line *l = line ? line : &blank;
+    char name[BENCH_PROBLEM_TEXT];
+    bench_put_text(rows, BENCH_COLUMN("case", "case", 13, 0), l->id);
+    bench_put_text(rows, BENCH_DATA("name"), l->name);
+    bench_put_text(rows, BENCH_DATA("problem"), l->problem);
+    bench_put_text(rows, BENCH_DATA("isa"), line ? tsa_plan_isa(l->op->plan) : "");
+    bench_put_text(rows, BENCH_DATA("compute"), line ? bench_op_compute(l->op) : "");
+    bench_put_count(rows, BENCH_DATA("chunk"), line ? l->op->chunk : 0);
+    bench_put_text(rows, BENCH_COLUMN("scaling", "", 6, 0), l->weak ? "weak" : "strong");
+    bench_put_text(rows, BENCH_COLUMN(NULL, "problem", 34, 0),
+                   bench_problem_short(l->problem, name));
+    bench_put_count(rows, BENCH_COLUMN("threads", "th", 2, 0), (size_t)l->region->threads);
+    bench_put_count(rows, BENCH_DATA("threads_granted"), (size_t)l->region->granted);
+    bench_put_number(rows, BENCH_DATA("seconds_min"), l->stats.min);
+    bench_put_number(rows, BENCH_COLUMN(NULL, "ms", 9, 3), l->stats.min * 1e3);
+    bench_put_number(rows, BENCH_DATA("seconds_median"), l->stats.median);
+    bench_put_number(rows, BENCH_DATA("spread"), l->stats.spread);
+    bench_put_number(rows, BENCH_COLUMN(NULL, "%spr", 4, 0), 100 * l->stats.spread);
+    bench_put_number(rows, BENCH_COLUMN("speedup", "speedup", 7, 2), l->speedup);
+    bench_put_number(rows, BENCH_DATA("efficiency"), l->efficiency);
+    bench_put_number(rows, BENCH_COLUMN(NULL, "%eff", 4, 0), 100 * l->efficiency);
+    bench_put_number(rows, BENCH_DATA("region_us"), l->region->region * 1e6);
+    bench_put_number(rows, BENCH_DATA("barrier_us"), l->region->barrier * 1e6);
+    bench_put_number(rows, BENCH_COLUMN("max_error", "error", 7, BENCH_EXPONENT), l->max_error);
+    bench_put_text(rows, BENCH_COLUMN("verified", "check", 5, 0), l->verified);
+    bench_rows_next(rows);
+}
 
 /* -- what is timed --------------------------------------------------------------------------- */
 
@@ -152,7 +193,7 @@ static struct bench_op_state *create_segments(const struct scaling *s,
     const size_t count = (size_t)threads, chunks = p->n / first->chunk;
     int64_t *offsets = malloc((count + 1) * sizeof *offsets);
     if (!offsets) {
-        fprintf(stderr, "tsa bench: %s: not enough memory for the offsets\n", p->text);
+        cmd_fail("%s: not enough memory for the offsets", p->text);
         return NULL;
     }
     for (size_t i = 0; i < count; i++)
@@ -168,10 +209,10 @@ static struct bench_op_state *create_segments(const struct scaling *s,
 
 static void note_error(struct scaling *s, const struct line *line)
 {
-    if (line->result.max_error <= bench_op_error_bound(line->op))
+    if (line->max_error <= bench_op_error_bound(line->op))
         return;
-    fprintf(stderr, "tsa bench: %s: error %.1e on %d threads\n", line->op->problem.text,
-            line->result.max_error, line->region->threads);
+    cmd_fail("%s: error %.1e on %d threads", line->op->problem.text, line->max_error,
+             line->region->threads);
     s->wrong++;
 }
 
@@ -184,23 +225,22 @@ static bool verify_bits(struct scaling *s, struct line *line, struct bench_op_st
     bool equal = false, done = false;
 
     if (!record) {
-        fprintf(stderr, "tsa bench: %s: not enough memory to compare outputs\n",
-                serial->problem.text);
+        cmd_fail("%s: not enough memory to compare outputs", serial->problem.text);
         return false;
     }
     if (!bench_op_verify(serial) || !bench_op_replay(serial, record, false, &differ) ||
         !bench_op_replay(line->op, record, true, &differ) ||
         !bench_op_states_equal(serial, line->op, &equal))
         goto out;
-    line->result.max_error = serial->max_error;
-    line->result.verified = "bits";
+    line->max_error = serial->max_error;
+    line->verified = "bits";
     note_error(s, line);
     if (differ)
-        fprintf(stderr, "tsa bench: %s: %d threads change the bits of %zu rows of the output\n",
-                line->op->problem.text, line->region->threads, differ);
+        cmd_fail("%s: %d threads change the bits of %zu rows of the output", line->op->problem.text,
+                 line->region->threads, differ);
     if (!equal)
-        fprintf(stderr, "tsa bench: %s: %d threads change the bits of a state\n",
-                line->op->problem.text, line->region->threads);
+        cmd_fail("%s: %d threads change the bits of a state", line->op->problem.text,
+                 line->region->threads);
     done = !differ && equal;
 out:
     free(record);
@@ -218,7 +258,7 @@ static bool compare_sums(struct bench_op_state *op, const struct tsa_state *a,
 
     *error = 0;
     if (!sums) {
-        fprintf(stderr, "tsa bench: %s: not enough memory to compare states\n", p->text);
+        cmd_fail("%s: not enough memory to compare states", p->text);
         return false;
     }
     for (size_t m = 0; m < p->terms; m++) {
@@ -252,9 +292,9 @@ static bool verify_tree(struct scaling *s, struct line *line, struct bench_op_st
 {
     if (!bench_op_replay(line->op, NULL, false, NULL) || !join_segments(line) ||
         !bench_op_replay(serial, NULL, false, NULL) ||
-        !compare_sums(serial, serial->states[0], line->whole, &line->result.max_error))
+        !compare_sums(serial, serial->states[0], line->whole, &line->max_error))
         return false;
-    line->result.verified = "close";
+    line->verified = "close";
     note_error(s, line);
     return true;
 }
@@ -295,21 +335,16 @@ static bool create_lines(const struct scaling *s, const struct scaling_case *c, 
         ++*count;
         if (tree && tsa_state_create(line->op->plan, &line->whole, &line->op->err) != TSA_OK)
             return bench_op_complain(line->op, "state");
-        line->result = (struct bench_scaling_result){
-            .id = tree ? "absorb-tree" : c->id,
-            .name = tree ? "absorb of segments then their reduction" : c->name,
-            .isa = tsa_plan_isa(line->op->plan),
-            .compute = bench_op_compute(line->op),
-            .weak = weak,
-            .chunk = line->op->chunk,
-            .region = *line->region};
-        snprintf(line->result.problem, sizeof line->result.problem, "%s", p.text);
+        line->id = tree ? "absorb-tree" : c->id;
+        line->name = tree ? "absorb of segments then their reduction" : c->name;
+        line->weak = weak;
+        snprintf(line->problem, sizeof line->problem, "%s", p.text);
     }
     return true;
 }
 
 /* Time all lines in turn; the first has one thread. */
-static bool measure_lines(const struct scaling *s, const struct scaling_case *c,
+static bool measure_lines(struct scaling *s, const struct scaling_case *c,
                           struct bench_op_state *first, struct line *lines, size_t count)
 {
     struct bench_timing timing = s->options->timing;
@@ -328,12 +363,12 @@ static bool measure_lines(const struct scaling *s, const struct scaling_case *c,
     if (!bench_measure(&timing, works, count, stats))
         return false;
     for (size_t i = 0; i < count; i++) {
-        struct bench_scaling_result *r = &lines[i].result;
-        const double threads = r->region.threads, ratio = stats[0].min / stats[i].min;
-        r->stats = stats[i];
-        r->speedup = r->weak ? ratio * threads : ratio;
-        r->efficiency = r->speedup / threads;
-        bench_scaling_report(s->options, r);
+        struct line *l = &lines[i];
+        const double threads = l->region->threads, ratio = stats[0].min / stats[i].min;
+        l->stats = stats[i];
+        l->speedup = l->weak ? ratio * threads : ratio;
+        l->efficiency = l->speedup / threads;
+        put_line(&s->rows, l);
     }
     return true;
 }
@@ -383,7 +418,7 @@ static bool run_case(struct scaling *s, const struct scaling_case *c, struct ben
 
     widen(p, c->growth, (size_t)s->regions[s->counts - 1].threads);
     if (c->count > 0 && !offsets) {
-        fprintf(stderr, "tsa bench: %s: not enough memory for the offsets\n", p->text);
+        cmd_fail("%s: not enough memory for the offsets", p->text);
         return false;
     }
     const struct bench_packing *packed = offsets ? &packing : NULL;
@@ -406,7 +441,7 @@ static bool measure_regions(struct scaling *s, int most)
         if (!bench_region_measure(r, threads))
             return false;
         if (r->granted < threads)
-            fprintf(stderr, "tsa bench: only %d of %d threads are granted\n", r->granted, threads);
+            cmd_warn("only %d of %d threads are granted", r->granted, threads);
         if (most <= EVERY_COUNT)
             threads++;
         else
@@ -415,31 +450,39 @@ static bool measure_regions(struct scaling *s, int most)
     return true;
 }
 
+static void print_head(const struct scaling *s, const struct bench_machine *machine)
+{
+    bench_report_machine(s->options, machine);
+    for (size_t i = 0; s->options->form != BENCH_JSON && i < s->counts; i++) {
+        const struct bench_region *r = &s->regions[i];
+        if (r->threads > 1)
+            printf("# team         %d threads, %d granted: region %.2f us, barrier %.2f us\n",
+                   r->threads, r->granted, r->region * 1e6, r->barrier * 1e6);
+    }
+}
+
 int bench_scaling(const struct bench_options *options, const struct bench_problem *problems,
                   size_t count, const struct bench_machine *machine)
 {
-    struct scaling s = {.options = options};
+    struct scaling s = {.options = options, .rows = {.form = options->form}};
     const size_t case_count = sizeof cases / sizeof *cases;
-    char why[200];
 
     if (!measure_regions(&s, machine->threads))
-        return 1;
-    bench_scaling_report_begin(options, machine, s.regions, s.counts);
+        return CMD_FAILURE;
+    print_head(&s, machine);
+    bench_rows_begin(&s.rows);
+    put_line(&s.rows, NULL);
     for (size_t i = 0; i < (count ? count : case_count); i++) {
         const struct scaling_case given = {.id = "given", .name = "given"};
         const struct scaling_case *c = count ? &given : &cases[i];
         struct bench_problem p;
-        if (count) {
+        if (count)
             p = problems[i];
-        } else if (!bench_problem_parse(c->problem, &p, why, sizeof why)) {
-            fprintf(stderr, "tsa bench: problem '%s': %s\n", c->problem, why);
-            return 1;
-        }
+        else if (!bench_problem_parse(c->problem, &p))
+            return CMD_FAILURE;
         if (!run_case(&s, c, &p))
-            return 1;
+            return CMD_FAILURE;
     }
-    bench_report_end(options);
-    if (s.wrong)
-        fprintf(stderr, "tsa bench: %d results are beyond the error bound\n", s.wrong);
-    return s.wrong ? 1 : 0;
+    bench_rows_end(&s.rows);
+    return bench_report_wrong(s.wrong);
 }

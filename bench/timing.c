@@ -15,16 +15,11 @@
 #define MAX_WORKS 24
 #define MAX_REPEATS 100
 
-static double clock_of(clockid_t id)
+static double processor_seconds(void)
 {
     struct timespec t;
-    clock_gettime(id, &t);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-double bench_now(void)
-{
-    return clock_of(CLOCK_MONOTONIC);
 }
 
 void *bench_memory(size_t bytes)
@@ -35,7 +30,8 @@ void *bench_memory(size_t bytes)
     return memset(memory, 0, bytes);
 }
 
-void bench_wipe_caches(void)
+/* Read and write more memory than the caches hold. */
+static void wipe_caches(void)
 {
     enum { WIPE = 96 << 20 };
     static unsigned char *memory;
@@ -45,7 +41,7 @@ void bench_wipe_caches(void)
         memory[i]++;
 }
 
-static int compare(const void *a, const void *b)
+int bench_compare(const void *a, const void *b)
 {
     const double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
@@ -58,11 +54,11 @@ static double run(const struct bench_timing *timing, const struct bench_work *wo
 {
     if (work->before && !work->before(work->context))
         return -1;
-    const double cpu = clock_of(CLOCK_PROCESS_CPUTIME_ID), wall = bench_now();
+    const double cpu = processor_seconds(), wall = cmd_seconds();
     if (!work->run(work->context, iterations))
         return -1;
-    const double wall_took = bench_now() - wall;
-    const double cpu_took = clock_of(CLOCK_PROCESS_CPUTIME_ID) - cpu;
+    const double wall_took = cmd_seconds() - wall;
+    const double cpu_took = processor_seconds() - cpu;
     return timing->cpu && cpu_took < wall_took ? cpu_took : wall_took;
 }
 
@@ -86,22 +82,22 @@ bool bench_measure(const struct bench_timing *timing, const struct bench_work *w
             stats[i].iterations *= 2;
         }
     }
-    const double start = bench_now();
+    const double start = cmd_seconds();
     while (repeats < wanted) {
         for (size_t i = 0; i < count; i++) {
             if (timing->cold)
-                bench_wipe_caches();
+                wipe_caches();
             const double took = run(timing, &works[i], stats[i].iterations);
             if (took < 0)
                 return false;
             times[i][repeats] = took / (double)stats[i].iterations;
         }
         repeats++;
-        if (repeats >= 3 && bench_now() - start > LONGEST * (double)count)
+        if (repeats >= 3 && cmd_seconds() - start > LONGEST * (double)count)
             break;
     }
     for (size_t i = 0; i < count; i++) {
-        qsort(times[i], (size_t)repeats, sizeof times[i][0], compare);
+        qsort(times[i], (size_t)repeats, sizeof times[i][0], bench_compare);
         stats[i].min = times[i][0];
         stats[i].median = (times[i][(repeats - 1) / 2] + times[i][repeats / 2]) / 2;
         stats[i].spread = stats[i].median / stats[i].min - 1;

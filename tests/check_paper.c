@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "cmd.h"
-#include "paper.h"
+#include "paper/paper.h"
 #include "support.h"
 
 static struct paper_experiment experiment;
@@ -65,7 +65,7 @@ START_TEST(spreads)
     paper_rounding(&experiment, "", 10.5 / 4, &s);
     VERDICT(PAPER_REPRODUCED);
     paper_rounding(&experiment, "", nextafter(10.5 / 4, 0), &s);
-    VERDICT(PAPER_DIFFERS);
+    VERDICT(PAPER_WORSE);
     paper_rounding(&experiment, "", NAN, &s);
     VERDICT(PAPER_NO_FIGURE);
 }
@@ -99,11 +99,20 @@ START_TEST(claims_and_speeds)
     VERDICT(PAPER_DIFFERS);
     paper_claim(&experiment, "", PAPER_SEEDS / 2 + 1);
     VERDICT(PAPER_REPRODUCED);
-    paper_speed(&experiment, "", 4, 5, NULL);
+    paper_speed(&experiment, "", 4, 5, PAPER_MORE_IS_BETTER, NULL);
     VERDICT(PAPER_REPRODUCED);
-    paper_speed(&experiment, "", 4, 5.01, NULL);
-    VERDICT(PAPER_DIFFERS);
-    paper_speed(&experiment, "", 4, NAN, NULL);
+    paper_speed(&experiment, "", 4, 5.01, PAPER_MORE_IS_BETTER, NULL);
+    VERDICT(PAPER_BETTER);
+    paper_speed(&experiment, "", 4, 5.01, PAPER_LESS_IS_BETTER, NULL);
+    VERDICT(PAPER_WORSE);
+    paper_speed(&experiment, "", 4, 3.2, PAPER_LESS_IS_BETTER, NULL);
+    VERDICT(PAPER_REPRODUCED);
+    paper_speed(&experiment, "", 4, 3.19, PAPER_LESS_IS_BETTER, NULL);
+    VERDICT(PAPER_BETTER);
+    paper_speed(&experiment, "", 4, 3.19, PAPER_MORE_IS_BETTER, "why");
+    ck_assert_ptr_nonnull(strstr(experiment.figures[0].why, "why"));
+    VERDICT(PAPER_WORSE);
+    paper_speed(&experiment, "", 4, NAN, PAPER_MORE_IS_BETTER, NULL);
     VERDICT(PAPER_DIFFERS);
     paper_exponent(&experiment, "", 1, 1, 1.25);
     VERDICT(PAPER_REPRODUCED);
@@ -135,6 +144,25 @@ START_TEST(numbers)
 }
 END_TEST
 
+/* Names of columns are cut at each |; the series of a plot end with 0. */
+START_TEST(tables_and_plots)
+{
+    struct paper_table *t = paper_table(&experiment, "part", "title", "N|a, ms|b / c");
+    ck_assert_uint_eq(t->columns, 3);
+    ck_assert_str_eq(t->heads[0], "N");
+    ck_assert_str_eq(t->heads[1], "a, ms");
+    ck_assert_str_eq(t->heads[2], "b / c");
+    PAPER_ROW(t, 1, 2.5);
+    ck_assert_uint_eq(t->rows, 1);
+    ck_assert(paper_cell_value(t, 0, 1) == 2.5 && isnan(paper_cell_value(t, 0, 2)));
+    const struct paper_plot *p =
+        paper_plot(&experiment, "time", "title", "ms", PAPER_LOG_Y, (size_t[]){2, 1, 0});
+    ck_assert(p->y[0] == 2 && p->y[1] == 1 && p->y[2] == 0);
+    paper_experiment_clear(&experiment);
+    ck_assert_uint_eq(experiment.table_count, 0);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("paper");
@@ -144,5 +172,6 @@ int main(void)
     tcase_add_test(rules, ranges);
     tcase_add_test(rules, claims_and_speeds);
     tcase_add_test(rules, numbers);
+    tcase_add_test(rules, tables_and_plots);
     return run_suite(suite);
 }

@@ -4,6 +4,8 @@
 # shellcheck source=tests/command_lib.sh
 . "$(dirname "$0")/command_lib.sh"
 
+[ "${TSA_TEST_BENCH:-yes}" = yes ] || exit 77
+
 # The benchmark of mixed plans: its exit code says whether an output was wrong.
 bench() {
     check "bench $*" "$TSA" bench --threads 1 --seconds 1e-6 --repeats 1 "$@"
@@ -93,6 +95,15 @@ check 'the figures in Markdown' grep -q '| elements per head, n = 3 | 9,945 | 9,
 for file in paper/*.csv; do
     check "columns of $file have names of their own" test -z "$(sed -e 's/, / /g' -e 1q "$file" |
         tr , '\n' | sort | uniq -d)"
+done
+# The page: what code is, and how wide numbers and tables are; the processor in the quick form too.
+check 'no backtick in the page' test "$(grep -c '`' paper/paper.html)" = 0
+check 'code in the page' grep -q '<code>tsa paper</code>' paper/paper.html
+check 'tables scroll by themselves' test "$(grep -c '^<div class="wide"><table>' paper/paper.html)" = \
+    "$(grep -c '<table>' paper/paper.html)"
+check 'exponents are not broken' test "$(grep -c '<td class="text[^<>]*>[^<]*\(<b>[^<]*<.b>[^<]*\)*[0-9]e-[0-9]' paper/paper.html)" = 0
+for file in paper/paper.html paper/paper.md paper/paper.json; do
+    check "the processor in $file" grep -q 'cpu          [^ ]' $file
 done
 check 'no temporary file' test -z "$(find paper -name '.tsa-*')"
 plots=$(find paper -name '*.gp' | wc -l)

@@ -5,11 +5,11 @@ TSA_CHECKS = tests/check_api tests/check_batch tests/check_bits tests/check_chun
 	tests/check_far_sums tests/check_half tests/check_host tests/check_hostile_state \
 	tests/check_kernels_bf16 tests/check_kernels_f32 tests/check_kernels_f64 tests/check_limits \
 	tests/check_manners tests/check_mixed tests/check_mixed_states tests/check_options \
-	tests/check_paper tests/check_processes tests/check_quota tests/check_ragged \
+	tests/check_processes tests/check_quota tests/check_ragged \
 	tests/check_ragged_errors tests/check_reduce tests/check_slots tests/check_softmax \
 	tests/check_softmax_values tests/check_state tests/check_threads tests/check_turns \
 	tests/check_views
-TSA_SHELL_TESTS = tests/command.sh tests/command_bench.sh tests/command_files.sh tests/exports.sh
+TSA_SHELL_TESTS = tests/command.sh tests/command_bench.sh tests/command_files.sh tests/exports.sh tests/rooms.sh
 TSA_TEST_SUPPORT = tests/bf16.h tests/half_model.h tests/kcheck.c tests/kcheck.h \
 	tests/kernels_features_tmpl.h tests/kernels_half_tmpl.h tests/kernels_model_tmpl.h \
 	tests/kernels_monomials_tmpl.h tests/kernels_operands_tmpl.h \
@@ -25,7 +25,11 @@ AM_CPPFLAGS += $(CHECK_CFLAGS) $(SLEEF_CFLAGS)
 LDADD = tests/libsupport.la libtsa_core.la $(CHECK_LIBS) $(SLEEF_LIBS)
 
 # verdicts of `tsa paper`
-tests_check_paper_SOURCES = tests/check_paper.c bench/paper_result.c src/cmd/common.c
+if TSA_BENCH
+TSA_CHECKS += tests/check_paper
+endif
+tests_check_paper_SOURCES = tests/check_paper.c bench/paper/result.c bench/timing.c \
+	src/cmd/common.c
 tests_check_paper_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/src/cmd -I$(top_srcdir)/bench
 tests_check_paper_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS)
 tests_check_paper_LDADD = $(LDADD) $(JANSSON_LIBS)
@@ -34,8 +38,12 @@ check_PROGRAMS = tests/header
 tests_header_SOURCES = tests/header.c
 tests_header_CFLAGS = $(AM_CFLAGS) -std=c11 -pedantic
 tests_header_LDADD = libtsa.la
+TESTS = tests/header tests/exports.sh tests/rooms.sh
 # writes and compares the arrays of the command's tests
+if TSA_COMMAND
 check_PROGRAMS += tests/npy_tool
+TESTS += tests/command.sh tests/command_bench.sh tests/command_files.sh
+endif
 tests_npy_tool_SOURCES = tests/npy_tool.c tests/half_model.h
 tests_npy_tool_LDADD =
 # loads the shared library, and links nothing of it
@@ -43,8 +51,9 @@ check_PROGRAMS += tests/loading
 tests_loading_SOURCES = tests/loading.c
 tests_loading_CFLAGS = $(TSA_CFLAGS) $(TSA_WARN_CFLAGS)
 tests_loading_LDADD = $(TSA_DLOPEN_LIBS)
-TESTS = tests/header tests/loading $(TSA_SHELL_TESTS)
-EXTRA_DIST += $(TSA_SHELL_TESTS) tests/command_lib.sh tests/cross.sh tests/exports.list tests/README
+TESTS += tests/loading
+EXTRA_DIST += $(TSA_SHELL_TESTS) tests/command_lib.sh tests/cross.sh tests/exports.list tests/README \
+	tests/same_code.sh tests/mutants/run.py tests/mutants/list
 
 if HAVE_CHECK
 check_LTLIBRARIES = tests/libsupport.la
@@ -61,4 +70,5 @@ AM_TESTS_ENVIRONMENT = \
 	TSA_TEST_BUILD='$(abs_top_builddir)'; export TSA_TEST_BUILD; \
 	TSA_TEST_ISAS='$(TSA_ISAS_BUILT)'; export TSA_TEST_ISAS; \
 	TSA='$(abs_top_builddir)/tsa$(EXEEXT)'; export TSA; \
+	TSA_TEST_BENCH='$(TSA_BENCH_BUILT)'; export TSA_TEST_BENCH; \
 	NM='$(NM)'; export NM;

@@ -93,5 +93,7 @@ void cmd_print_version(void);
 
 /* Seconds of a clock that only goes forward. */
 double cmd_seconds(void);
+/* SplitMix64 by Vigna: 64 good bits of a counter, the same on every machine. */
+uint64_t cmd_random_bits(uint64_t *seed);
 
 #endif

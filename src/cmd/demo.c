@@ -60,19 +60,10 @@ struct demo {
 
 /* -- inputs ----------------------------------------------------------------------------------- */
 
-/* SplitMix64 by Vigna: 64 good bits of a counter. */
-static uint64_t random_bits(uint64_t *seed)
-{
-    uint64_t z = *seed += 0x9e3779b97f4a7c15u;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    return z ^ z >> 31;
-}
-
 /* Uniform in (-1, 1), 0 excluded. */
 static float random_uniform(uint64_t *seed)
 {
-    return (float)(((double)(random_bits(seed) >> 40) + 0.5) * 0x1p-23 - 1);
+    return (float)(((double)(cmd_random_bits(seed) >> 40) + 0.5) * 0x1p-23 - 1);
 }
 
 /* Two normal numbers by the polar method. */

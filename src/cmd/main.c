@@ -11,9 +11,17 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "bench.h"
 #include "cmd.h"
-#include "paper.h"
+#ifdef TSA_WITH_BENCH
+#include "contend/contend.h"
+#include "paper/paper.h"
+#endif
+
+#ifdef TSA_WITH_BENCH
+#define NOT_HERE ""
+#else
+#define NOT_HERE " (not in this build)"
+#endif
 
 static const char help[] =
     "usage: tsa COMMAND [options]\n"
@@ -23,8 +31,8 @@ static const char help[] =
     "  demo      the main job at a glance; needs no files\n"
     "  attend    attention on .npy files\n"
     "  size      features and state bytes of a shape, and when a key/value cache is larger\n"
-    "  bench     time problems such as prefill:b1:h8:n8192:d16:dv64:t3\n"
-    "  paper     the experiments of the paper on this machine, as a report\n"
+    "  bench     time problems such as prefill:b1:h8:n8192:d16:dv64:t3" NOT_HERE "\n"
+    "  paper     the experiments of the paper on this machine, as a report" NOT_HERE "\n"
     "  info      version, instruction sets, threads\n"
     "\n"
     "tsa help COMMAND, or tsa COMMAND --help, tells the options.\n"
@@ -32,13 +40,30 @@ static const char help[] =
     "\n"
     "  --help, --version\n";
 
+#ifdef TSA_WITH_BENCH
+static int cmd_bench(int argc, char **argv)
+{
+    return bench_main(argc, argv, &contend_all);
+}
+#define cmd_paper paper_main
+#else
+static int cmd_bench(int argc, char **argv)
+{
+    (void)argc;
+    (void)argv;
+    cmd_fail("not in this build of tsa, which was configured with --disable-bench");
+    return CMD_USAGE;
+}
+#define cmd_paper cmd_bench
+#endif
+
 static const struct {
     const char *word, *name;
     int (*run)(int argc, char **argv);
 } commands[] = {
-    {"attend", "tsa attend", cmd_attend},   {"bench", "tsa bench", tsa_bench_main},
-    {"demo", "tsa demo", cmd_demo},         {"info", "tsa info", cmd_info},
-    {"paper", "tsa paper", tsa_paper_main}, {"size", "tsa size", cmd_size},
+    {"attend", "tsa attend", cmd_attend}, {"bench", "tsa bench", cmd_bench},
+    {"demo", "tsa demo", cmd_demo},       {"info", "tsa info", cmd_info},
+    {"paper", "tsa paper", cmd_paper},    {"size", "tsa size", cmd_size},
 };
 
 static int run_command(int argc, char **argv)

@@ -2,8 +2,7 @@
 /* OpenBLAS as a contender, loaded when asked for. */
 #include "config.h"
 
-#include "bench.h"
-#include "contender.h"
+#include "contend.h"
 
 #ifdef TSA_BENCH_OPENBLAS
 
@@ -32,75 +31,42 @@ static bool openblas_start(void)
 
     if (sgemm)
         return true;
-    library = bench_library(names);
-    if (!library || !bench_library_find(library, "openblas_set_num_threads", &set_threads) ||
-        !bench_library_find(library, "openblas_get_config", &config) ||
-        !bench_library_find(library, "openblas_get_corename", &core) ||
-        !bench_library_find(library, "cblas_sgemv", &sgemv) ||
-        !bench_library_find(library, "cblas_sgemm", &sgemm))
+    library = contend_library(names);
+    if (!library || !contend_library_find(library, "openblas_set_num_threads", &set_threads) ||
+        !contend_library_find(library, "openblas_get_config", &config) ||
+        !contend_library_find(library, "openblas_get_corename", &core) ||
+        !contend_library_find(library, "cblas_sgemv", &sgemv) ||
+        !contend_library_find(library, "cblas_sgemm", &sgemm))
         return false;
     set_threads(1);
     snprintf(description, sizeof description, "%s, core %s, 1 thread", config(), core());
     return true;
 }
 
-static bool openblas_prepare(struct contender_gemm *gemm)
+static bool openblas_prepare(struct contend_gemm *gemm)
 {
     (void)gemm;
     return true;
 }
 
-static void openblas_run(const struct contender_gemm *g, const float *a, const float *b, float *c)
+static void openblas_run(const struct contend_gemm *g, const float *a, const float *b, float *c)
 {
-    sgemm(101, 111, g->turned ? 112 : 111, g->m, g->n, g->k, 1.0f, a, g->lda, b, g->ldb, g->beta, c,
-          g->ldc);
+    sgemm(101, 111, g->transposed ? 112 : 111, g->m, g->n, g->k, 1.0f, a, g->lda, b, g->ldb,
+          g->beta, c, g->ldc);
 }
 
-static void openblas_run_vector(bool turned, int m, int n, float alpha, const float *a,
+static void openblas_run_vector(bool transposed, int m, int n, float alpha, const float *a,
                                 const float *x, float *y)
 {
-    sgemv(101, turned ? 112 : 111, m, n, alpha, a, n, x, 1, 0.0f, y, 1);
+    sgemv(101, transposed ? 112 : 111, m, n, alpha, a, n, x, 1, 0.0f, y, 1);
 }
-
-#else
-
-static bool openblas_start(void)
-{
-    return false;
-}
-static bool openblas_prepare(struct contender_gemm *gemm)
-{
-    (void)gemm;
-    return false;
-}
-static void openblas_run(const struct contender_gemm *g, const float *a, const float *b, float *c)
-{
-    (void)g;
-    (void)a;
-    (void)b;
-    (void)c;
-}
-static void openblas_run_vector(bool turned, int m, int n, float alpha, const float *a,
-                                const float *x, float *y)
-{
-    (void)turned;
-    (void)m;
-    (void)n;
-    (void)alpha;
-    (void)a;
-    (void)x;
-    (void)y;
-}
-static const char description[] = "not built";
-
-#endif
 
 static const char *openblas_describe(void)
 {
     return description;
 }
 
-const struct contender_backend contender_openblas = {
+const struct contend_backend contend_openblas = {
     .name = "openblas",
     .start = openblas_start,
     .prepare = openblas_prepare,
@@ -108,3 +74,9 @@ const struct contender_backend contender_openblas = {
     .run_vector = openblas_run_vector,
     .describe = openblas_describe,
 };
+
+#else
+
+const struct contend_backend contend_openblas = {.name = "openblas"};
+
+#endif

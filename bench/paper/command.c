@@ -32,15 +32,17 @@ static const char help[] =
     "Exit status 1 if an exact fact does not hold or an experiment could not be run; times and\n"
     "random draws do not count.\n";
 
-enum { OPT_OUT = 256, OPT_QUICK, OPT_ONLY, OPT_ISA, OPT_LIST, OPT_JSON, OPT_HELP, OPT_VERSION };
+static int quick, list, json;
+
+enum { OPT_OUT = 256, OPT_ONLY, OPT_ISA, OPT_HELP, OPT_VERSION };
 
 static const struct option long_options[] = {
     {"out", required_argument, NULL, OPT_OUT},
-    {"quick", no_argument, NULL, OPT_QUICK},
+    {"quick", no_argument, &quick, 1},
     {"only", required_argument, NULL, OPT_ONLY},
     {"isa", required_argument, NULL, OPT_ISA},
-    {"list", no_argument, NULL, OPT_LIST},
-    {"json", no_argument, NULL, OPT_JSON},
+    {"list", no_argument, &list, 1},
+    {"json", no_argument, &json, 1},
     {"help", no_argument, NULL, OPT_HELP},
     {"version", no_argument, NULL, OPT_VERSION},
     {NULL, 0, NULL, 0},
@@ -68,7 +70,7 @@ enum { EXPERIMENTS = sizeof experiments / sizeof *experiments };
 
 struct settings {
     struct paper_run run;
-    bool chosen[EXPERIMENTS], json, list;
+    bool chosen[EXPERIMENTS];
     char out[3900];
 };
 
@@ -90,7 +92,7 @@ void paper_progress(const struct paper_run *run, const char *format, ...)
 bool paper_late(const struct paper_run *run, struct paper_experiment *e, const char *what, size_t n)
 {
     char text[CMD_NUMBER_TEXT];
-    if (bench_now() - run->start < MOST_SECONDS)
+    if (cmd_seconds() - run->start < MOST_SECONDS)
         return false;
     paper_add_note(e, "The time was up (%.0f minutes): %s from N = %s on was left out. ",
                    MOST_SECONDS / 60, what, cmd_count_text(n, text));
@@ -130,19 +132,10 @@ static bool parse_option(int option, const char *value, struct settings *s)
         snprintf(s->out, sizeof s->out, "%s%s", value[0] == '-' ? "./" : "", value);
         s->run.out = s->out;
         return true;
-    case OPT_QUICK:
-        s->run.quick = true;
-        return true;
     case OPT_ONLY:
         return parse_only(value, s->chosen);
     case OPT_ISA:
         return cmd_parse_isa("--isa", value, &s->run.isa);
-    case OPT_LIST:
-        s->list = true;
-        return true;
-    case OPT_JSON:
-        s->json = true;
-        return true;
     }
     return false;
 }
@@ -161,14 +154,12 @@ static int prepare(struct settings *s)
         return cmd_fail("%s: not a folder", run->out);
     if (access(run->out, W_OK | X_OK) != 0)
         return cmd_fail("%s: cannot be written: %s", run->out, strerror(errno));
-    run->start = bench_now();
+    run->start = cmd_seconds();
     run->timing = run->quick ? (struct bench_timing){.seconds = 1e-4, .repeats = 3}
                              : (struct bench_timing){.seconds = 0.01, .repeats = 15};
-    if (run->quick)
-        run->machine.unit = bench_unit_find(run->isa);
-    else if (!bench_machine_measure(&run->machine, run->isa, tsa_default_threads(NULL)))
-        run->machine.unit = NULL;
-    if (!run->machine.unit)
+    const int threads = tsa_default_threads(NULL);
+    if (!(run->quick ? bench_machine_identify(&run->machine, run->isa, threads)
+                     : bench_machine_measure(&run->machine, run->isa, threads)))
         return cmd_fail("no benchmark unit for %s", run->isa);
     return CMD_OK;
 }
@@ -199,7 +190,7 @@ static int run_all(const struct settings *s)
             failed++;
         }
     }
-    int code = paper_report(&s->run, results, count, s->json);
+    int code = paper_write_report(&s->run, results, count, json);
     if (failed)
         code = cmd_fail("%zu of %zu experiments could not be run", failed, count);
     for (size_t i = 0; i < count; i++)
@@ -207,7 +198,7 @@ static int run_all(const struct settings *s)
     return code;
 }
 
-int tsa_paper_main(int argc, char **argv)
+int paper_main(int argc, char **argv)
 {
     static struct settings s = {.run = {.out = "paper-results"}};
     for (size_t i = 0; i < EXPERIMENTS; i++)
@@ -224,17 +215,18 @@ int tsa_paper_main(int argc, char **argv)
             cmd_print_version();
             return CMD_OK;
         }
-        if (!parse_option(c, optarg, &s))
+        if (c != 0 && !parse_option(c, optarg, &s))
             return CMD_USAGE;
     }
     int code = cmd_no_operands(argc, argv);
     if (code != CMD_OK)
         return code;
-    if (s.list) {
+    if (list) {
         for (size_t i = 0; i < EXPERIMENTS; i++)
             printf("%2zu  %-9s %s\n", i + 1, experiments[i].id, experiments[i].title);
         return CMD_OK;
     }
+    s.run.quick = quick;
     code = prepare(&s);
     return code == CMD_OK ? run_all(&s) : code;
 }

@@ -42,8 +42,8 @@ static bool lapacke_start(void)
 {
     static const char *const names[] = {"liblapacke.so.3", "liblapacke.so", "liblapacke.dylib",
                                         NULL};
-    void *library = dgesdd ? NULL : bench_library(names);
-    return dgesdd || (library && bench_library_find(library, "LAPACKE_dgesdd", &dgesdd));
+    void *library = dgesdd ? NULL : contend_library(names);
+    return dgesdd || (library && contend_library_find(library, "LAPACKE_dgesdd", &dgesdd));
 }
 
 /* Singular values of a row-major matrix, which is destroyed; with vectors unless u and vt are
@@ -94,11 +94,9 @@ static double binomial_of_degree(size_t m)
 
 static bool ranks(const struct paper_run *run, struct paper_experiment *e)
 {
-    static const char *const heads[] = {"m",    "d^m",       "binom(d+m-1,m)",
-                                        "rank", "last s/s1", "next s/s1"};
+    static const char heads[] = "m|d^m|binom(d+m-1,m)|rank|last s/s1|next s/s1";
     const size_t keys = run->quick ? 400 : 2000;
-    struct paper_table *t =
-        paper_table(e, "", "Rank of the span of the key tensors", heads, PAPER_COUNT(heads));
+    struct paper_table *t = paper_table(e, "", "Rank of the span of the key tensors", heads);
     struct paper_draw draw;
     if (!paper_draw_create(&draw, keys, D, 1, 1, true))
         return false;
@@ -110,8 +108,7 @@ static bool ranks(const struct paper_run *run, struct paper_experiment *e)
         paper_progress(run, "rank of degree %zu, %zu keys", m, keys);
         done = rank_of_degree(&draw, m, &rank, &last, &next);
         const double wanted = binomial_of_degree(m);
-        const double row[] = {(double)m, pow(D, (double)m), wanted, (double)rank, last, next};
-        paper_row(t, row, 6);
+        PAPER_ROW(t, (double)m, pow(D, (double)m), wanted, (double)rank, last, next);
         snprintf(name, sizeof name, "rank of degree %zu", m);
         if (done)
             paper_equal(e, name, wanted, wanted, (double)rank);
@@ -154,7 +151,7 @@ static void query(const struct paper_draw *draw, const double *sums, double *o)
     double psi[1 + D + WIDTH];
     for (size_t t = 0; t < N; t++) {
         double numerator[ROW] = {0};
-        paper_features(draw->q + t * D, D, 3, psi);
+        bench_features(draw->q + t * D, D, 3, psi);
         for (size_t f = 0; f < 1 + D + WIDTH; f++)
             for (size_t c = 0; c < ROW; c++)
                 numerator[c] += weights[(f > 0) + (f > D)] * psi[f] * sums[f * ROW + c];
@@ -214,7 +211,7 @@ static void truncated(const double *u, const double *s, const double *vt, size_t
                 out[i * ROW + c] += u[i * ROW + j] * s[j] * vt[j * ROW + c];
 }
 
-/* The library's rows agree with the plain sums up to rounding: N terms each, and the same room as
+/* The library's rows agree with the plain sums up to rounding: N terms each, and the same margin as
  * below. Nothing is left beyond rank 21 but what LAPACK and the product lose: a small multiple of
  * the unit for each row. What rank 20 leaves out has to be a million times that. */
 static void truncation_figures(struct paper_experiment *e, const struct paper_table *t,
@@ -236,9 +233,7 @@ static void truncation_figures(struct paper_experiment *e, const struct paper_ta
 
 static bool truncate_state(const struct paper_run *run, struct paper_experiment *e)
 {
-    static const char *const heads[] = {"rank r", "s of r / s of 1", "state, relative error",
-                                        "outputs, max error"};
-    static const size_t series[] = {1, 2, 3};
+    static const char heads[] = "rank r|s of r / s of 1|state, relative error|outputs, max error";
     enum { FEATURES = 1 + D + WIDTH };
     double sums[FEATURES * ROW], cut[FEATURES * ROW], a[FULL * ROW], full[FULL * ROW];
     double s[ROW], u[FULL * ROW], vt[ROW * ROW], o[N * DV], o_cut[N * DV], full_cut[FULL * ROW];
@@ -258,24 +253,21 @@ static bool truncate_state(const struct paper_run *run, struct paper_experiment 
         paper_draw_destroy(&draw);
         return false;
     }
-    struct paper_table *t = paper_table(e, "truncation", "The order-2 state truncated to rank r",
-                                        heads, PAPER_COUNT(heads));
+    struct paper_table *t =
+        paper_table(e, "truncation", "The order-2 state truncated to rank r", heads);
     query(&draw, sums, o);
     memcpy(cut, sums, sizeof cut);
     for (size_t r = 1; r <= ROW; r++) {
         truncated(u, s, vt, r, full_cut);
         compress(full_cut, cut + (1 + D) * ROW);
         query(&draw, cut, o_cut);
-        const double row[] = {(double)r, s[r - 1] / s[0],
-                              paper_relative_l2(full_cut, full, FULL * ROW),
-                              paper_max_difference(o_cut, o, N * DV)};
-        paper_row(t, row, 4);
+        PAPER_ROW(t, (double)r, s[r - 1] / s[0], paper_relative_l2(full_cut, full, FULL * ROW),
+                  paper_max_difference(o_cut, o, N * DV));
     }
     paper_draw_destroy(&draw);
-    struct paper_plot *p =
-        paper_plot(e, "truncation", "The order-2 state truncated to rank r", 1, 0, series, 3);
-    p->log_y = true;
-    snprintf(p->y_label, sizeof p->y_label, "error");
+    paper_plot(e, "truncation", "The order-2 state truncated to rank r", "error", PAPER_LOG_Y,
+               (size_t[]){1, 2, 3, 0})
+        ->table = 1;
     paper_at_most(e, "the library's 21 rows put into 36: relative error of the state",
                   64 * FULL * DBL_EPSILON, paper_relative_l2(expanded, full, FULL * ROW));
     truncation_figures(e, t, s);

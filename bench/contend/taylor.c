@@ -11,41 +11,41 @@
  * compensation. One thread. */
 #include "config.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench.h"
-#include "contender.h"
+#include "contend.h"
 
 #define MAX_ROW_BLOCKS 8
 
 struct stage { /* products for a chunk of c tokens; index 1 is the last block of features */
     size_t c, blocks;
     size_t row[MAX_ROW_BLOCKS + 1];
-    struct contender_gemm query[2], query_first[2], update[2];
-    struct contender_gemm scores[MAX_ROW_BLOCKS], weigh[MAX_ROW_BLOCKS];
+    struct contend_gemm query[2], query_first[2], update[2];
+    struct contend_gemm scores[MAX_ROW_BLOCKS], weigh[MAX_ROW_BLOCKS];
 };
 
 struct taylor {
-    struct contender head;
-    const struct contender_backend *backend;
-    const struct contender_loops *loops;
+    struct bench_contender head;
+    const struct contend_backend *backend;
+    const struct contend_loops *loops;
     size_t chunk, rows, d, dv, terms, features, base, block, ldp, ldb;
     size_t run_count;
-    struct contender_run_of *runs; /* of degrees 2 and up; the others are copies */
+    struct contend_run_of *runs; /* of degrees 2 and up; the others are copies */
     float coef[TSA_MAX_TERMS];
     float *weight, *state, *ones, *psi, *phi, *base_k, *base_t, *xt, *p, *den;
     struct stage stage, tail;
 };
 
 static const struct {
-    const struct contender_backend *backend;
+    const struct contend_backend *backend;
     size_t chunk, rows; /* rows of queries per triangle step */
 } kinds[] = {
-    {&contender_xsmm, 64, 32},
-    {&contender_xsmm, 32, 32},
-    {&contender_openblas, 64, 64},
-    {&contender_openblas, 32, 32},
+    {&contend_xsmm, 64, 32},
+    {&contend_xsmm, 32, 32},
+    {&contend_openblas, 64, 64},
+    {&contend_openblas, 32, 32},
 };
 
 /* Monomials of degree m in lexicographic order: those whose first index is i are x_i times the
@@ -62,7 +62,7 @@ static bool fill_runs(struct taylor *c)
     for (size_t m = 1; m < c->terms; m++) {
         size_t at = 0;
         for (size_t i = 0; i < d; i++) {
-            const struct contender_run_of r = {start + at, length - first[i], below + first[i], i};
+            const struct contend_run_of r = {start + at, length - first[i], below + first[i], i};
             if (m >= 2)
                 c->runs[count++] = r;
             first[i] = at;
@@ -77,41 +77,33 @@ static bool fill_runs(struct taylor *c)
     return true;
 }
 
-/* c_m a^-m m!/prod(alpha!) by counting equal indices of each tuple. */
-static void fill_weights(struct taylor *c)
+/* Of each feature c_m a^-m times its multiplicity, m!/prod(alpha!): a row of ones has its root. */
+static bool fill_weights(struct taylor *c)
 {
-    size_t tuple[TSA_MAX_TERMS] = {0}, f = 0;
-    for (size_t m = 0; m < c->terms; m++) {
-        memset(tuple, 0, sizeof tuple);
-        for (;;) {
-            double multiplicity = 1;
-            for (size_t i = 0, equal = 1; i < m; i++) {
-                equal = i > 0 && tuple[i] == tuple[i - 1] ? equal + 1 : 1;
-                multiplicity *= (double)(i + 1) / (double)equal;
-            }
-            c->weight[f++] = (float)(c->coef[m] * multiplicity);
-            size_t j = m;
-            while (j > 0 && tuple[j - 1] == c->d - 1)
-                j--;
-            if (j == 0)
-                break;
-            const size_t next = tuple[j - 1] + 1;
-            for (size_t i = j - 1; i < m; i++)
-                tuple[i] = next;
-        }
-    }
+    double *row = bench_memory((c->d + c->features) * sizeof *row), *roots = row + c->d;
+    if (!row)
+        return false;
+    for (size_t i = 0; i < c->d; i++)
+        row[i] = 1;
+    bench_features(row, c->d, c->terms, roots);
+    for (size_t m = 0; m < c->terms; m++)
+        for (size_t f = m ? tsa_features(c->d, m) : 0; f < tsa_features(c->d, m + 1); f++)
+            c->weight[f] = (float)(c->coef[m] * round(roots[f] * roots[f]));
+    free(row);
+    return true;
 }
 
-static bool prepare(struct taylor *c, struct contender_gemm *g, size_t m, size_t n, size_t k,
-                    size_t lda, size_t ldb, size_t ldc, float beta)
+/* A product of m x k by k x n, the rows of A, B and C being lda, ldb and ldc apart. */
+static bool prepare(struct taylor *c, struct contend_gemm *g, const size_t mnk[3],
+                    const size_t ld[3], float beta)
 {
-    *g = (struct contender_gemm){.m = (int)m,
-                                 .n = (int)n,
-                                 .k = (int)k,
-                                 .lda = (int)lda,
-                                 .ldb = (int)ldb,
-                                 .ldc = (int)ldc,
-                                 .beta = beta};
+    *g = (struct contend_gemm){.m = (int)mnk[0],
+                               .n = (int)mnk[1],
+                               .k = (int)mnk[2],
+                               .lda = (int)ld[0],
+                               .ldb = (int)ld[1],
+                               .ldc = (int)ld[2],
+                               .beta = beta};
     return c->backend->prepare(g);
 }
 
@@ -122,9 +114,11 @@ static bool prepare_stage(struct taylor *c, struct stage *s, size_t tokens)
     bool ok = true;
     s->c = tokens;
     for (int i = 0; i < 2; i++) {
-        ok = ok && prepare(c, &s->query_first[i], tokens, dv, sizes[i], c->ldp, dv, dv, 0);
-        ok = ok && prepare(c, &s->query[i], tokens, dv, sizes[i], c->ldp, dv, dv, 1);
-        ok = ok && prepare(c, &s->update[i], sizes[i], dv, tokens, tokens, dv, dv, 1);
+        const size_t query[3] = {tokens, dv, sizes[i]}, query_ld[3] = {c->ldp, dv, dv};
+        const size_t update[3] = {sizes[i], dv, tokens}, update_ld[3] = {tokens, dv, dv};
+        ok = ok && prepare(c, &s->query_first[i], query, query_ld, 0);
+        ok = ok && prepare(c, &s->query[i], query, query_ld, 1);
+        ok = ok && prepare(c, &s->update[i], update, update_ld, 1);
     }
     s->blocks = (tokens + c->rows - 1) / c->rows;
     for (size_t b = 0; b < s->blocks; b++) {
@@ -132,20 +126,22 @@ static bool prepare_stage(struct taylor *c, struct stage *s, size_t tokens)
         const size_t r1 = r0 + c->rows < tokens ? r0 + c->rows : tokens;
         s->row[b] = r0;
         s->row[b + 1] = r1;
-        ok = ok && prepare(c, &s->scores[b], r1 - r0, r1, d, d, tokens, r1, 0);
-        ok = ok && prepare(c, &s->weigh[b], r1 - r0, dv, r1, r1, dv, dv, 1);
+        const size_t scores[3] = {r1 - r0, r1, d}, scores_ld[3] = {d, tokens, r1};
+        const size_t weigh[3] = {r1 - r0, dv, r1}, weigh_ld[3] = {r1, dv, dv};
+        ok = ok && prepare(c, &s->scores[b], scores, scores_ld, 0);
+        ok = ok && prepare(c, &s->weigh[b], weigh, weigh_ld, 1);
     }
     return ok;
 }
 
-static void taylor_destroy(struct contender *contender);
-static void taylor_run(struct contender *contender, size_t n, const float *q, const float *k,
+static void taylor_destroy(struct bench_contender *contender);
+static void taylor_run(struct bench_contender *contender, size_t n, const float *q, const float *k,
                        const float *v, float *o);
 
-struct contender *contender_taylor(size_t i, const struct bench_problem *problem,
-                                   const struct bench_unit *unit)
+struct bench_contender *contend_taylor(size_t i, const struct bench_problem *problem,
+                                       const struct contend_unit *unit)
 {
-    if (i >= sizeof kinds / sizeof *kinds || !kinds[i].backend->start())
+    if (i >= sizeof kinds / sizeof *kinds || !contend_start(kinds[i].backend))
         return NULL;
     struct taylor *c = calloc(1, sizeof *c);
     if (!c)
@@ -159,7 +155,8 @@ struct contender *contender_taylor(size_t i, const struct bench_problem *problem
     c->terms = problem->terms;
     c->features = tsa_features(c->d, c->terms);
     c->base = c->terms >= 2 ? tsa_features(c->d, c->terms - 1) : 1;
-    c->head = (struct contender){.chunk = c->chunk, .run = taylor_run, .destroy = taylor_destroy};
+    c->head =
+        (struct bench_contender){.chunk = c->chunk, .run = taylor_run, .destroy = taylor_destroy};
     snprintf(c->head.name, sizeof c->head.name, "%s_c%zu", c->backend->name, c->chunk);
     /* 512 features: with 64 values and a chunk of 64, 128 KiB each of state, psi and phi */
     const size_t blocks = (c->features + 511) / 512;
@@ -185,9 +182,8 @@ struct contender *contender_taylor(size_t i, const struct bench_problem *problem
     c->den = bench_memory(n * f);
     bool ok = c->runs && c->weight && c->state && c->ones && c->psi && c->phi && c->base_k &&
               c->base_t && c->xt && c->p && c->den;
-    ok = ok && fill_runs(c);
+    ok = ok && fill_runs(c) && fill_weights(c);
     if (ok) {
-        fill_weights(c);
         ok = prepare_stage(c, &c->stage, c->chunk);
         if (ok && problem->n % c->chunk)
             ok = prepare_stage(c, &c->tail, problem->n % c->chunk);
@@ -199,7 +195,7 @@ struct contender *contender_taylor(size_t i, const struct bench_problem *problem
     return &c->head;
 }
 
-static void taylor_destroy(struct contender *contender)
+static void taylor_destroy(struct bench_contender *contender)
 {
     struct taylor *c = (struct taylor *)contender;
     void *const memory[] = {c->runs,   c->weight, c->state, c->ones, c->psi, c->phi,
@@ -223,17 +219,17 @@ static void fill_base(struct taylor *c, size_t tokens, const float *q, const flo
     if (c->terms >= 3)
         memcpy(c->base_t + tokens, c->xt, d * tokens * sizeof *c->xt);
     for (size_t m = 2; m + 1 < c->terms; m++) {
-        const struct contender_run_of *runs = c->runs + (m - 2) * d;
-        c->loops->features_k(runs, d, 0, c->base, tokens, d, q, c->base_k, c->ldb, NULL, c->base_k,
-                             c->ldb);
-        c->loops->features_t(runs, d, 0, c->base, tokens, c->xt, c->base_t, c->base_t);
+        const struct contend_run_of *runs = c->runs + (m - 2) * d;
+        const struct contend_slice s = {runs, d, 0, c->base, tokens, d};
+        c->loops->features_k(&s, q, c->base_k, c->ldb, NULL, c->base_k, c->ldb);
+        c->loops->features_t(&s, c->xt, c->base_t, c->base_t);
     }
 }
 
 /* Features f0..f1-1 of the chunk: psi token-major, phi feature-major. */
 static void fill_features(struct taylor *c, size_t n, size_t f0, size_t f1, const float *q)
 {
-    const struct contender_loops *loops = c->loops;
+    const struct contend_loops *loops = c->loops;
     const size_t first = f0 > 1 ? f0 : 1, end = f1 < 1 + c->d ? f1 : 1 + c->d;
 
     for (size_t t = 0; f0 == 0 && t < n; t++) {
@@ -245,15 +241,15 @@ static void fill_features(struct taylor *c, size_t n, size_t f0, size_t f1, cons
         memcpy(c->phi + (first - f0) * n, c->xt + (first - 1) * n,
                (end - first) * n * sizeof *c->phi);
     }
-    loops->features_k(c->runs, c->run_count, f0, f1, n, c->d, q, c->base_k, c->ldb, c->weight,
-                      c->psi, c->ldp);
-    loops->features_t(c->runs, c->run_count, f0, f1, n, c->xt, c->base_t, c->phi);
+    const struct contend_slice s = {c->runs, c->run_count, f0, f1, n, c->d};
+    loops->features_k(&s, q, c->base_k, c->ldb, c->weight, c->psi, c->ldp);
+    loops->features_t(&s, c->xt, c->base_t, c->phi);
 }
 
 static void step(struct taylor *c, const struct stage *s, const float *q, const float *k,
                  const float *v, float *o)
 {
-    const struct contender_loops *loops = c->loops;
+    const struct contend_loops *loops = c->loops;
     const size_t n = s->c;
 
     fill_base(c, n, q, k);
@@ -277,7 +273,7 @@ static void step(struct taylor *c, const struct stage *s, const float *q, const 
     loops->divide(n, c->dv, c->den, o);
 }
 
-static void taylor_run(struct contender *contender, size_t n, const float *q, const float *k,
+static void taylor_run(struct bench_contender *contender, size_t n, const float *q, const float *k,
                        const float *v, float *o)
 {
     struct taylor *c = (struct taylor *)contender;

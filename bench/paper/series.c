@@ -185,22 +185,15 @@ static void converge_figures(struct paper_experiment *e, const struct convergenc
 
 static void converge_table(struct paper_experiment *e, const struct convergence *cases, int measure)
 {
-    static const char *const heads[] = {"n",
-                                        "(i) as drawn, a = sqrt(d)",
-                                        "(i) least",
-                                        "(i) largest",
-                                        "(ii) as drawn, a = 0.5",
-                                        "(ii) least",
-                                        "(ii) largest",
-                                        "(iii) unit sphere, a = 2",
-                                        "(iii) least",
-                                        "(iii) largest"};
+    static const char heads[] =
+        "n|(i) as drawn, a = sqrt(d)|(i) least|(i) largest|(ii) as drawn, a = 0.5|"
+        "(ii) least|(ii) largest|(iii) unit sphere, a = 2|(iii) least|(iii) largest";
     struct paper_table *t = paper_table(
         e, measure == FROBENIUS ? "" : "maximum",
         measure == FROBENIUS
             ? "Relative error against causal softmax (Frobenius); least and largest of 20 draws"
             : "The same, largest difference over largest output",
-        heads, PAPER_COUNT(heads));
+        heads);
     for (size_t n = 0; n < TSA_MAX_TERMS; n++) {
         double row[1 + 3 * CASES] = {(double)n + 1};
         for (size_t i = 0; i < CASES; i++) {
@@ -215,7 +208,6 @@ static void converge_table(struct paper_experiment *e, const struct convergence 
 
 bool paper_converge(const struct paper_run *run, struct paper_experiment *e)
 {
-    static const size_t series[] = {1, 4, 7};
     static struct convergence cases[CASES];
 
     cases[0] = (struct convergence){.unit = false, .a = sqrt(D)};
@@ -234,10 +226,8 @@ bool paper_converge(const struct paper_run *run, struct paper_experiment *e)
                 return false;
     for (int m = 0; m < MEASURES; m++)
         converge_table(e, cases, m);
-    struct paper_plot *p =
-        paper_plot(e, "error", "Error against softmax, first draw", 0, 0, series, 3);
-    p->log_y = true;
-    snprintf(p->y_label, sizeof p->y_label, "relative error");
+    paper_plot(e, "error", "Error against softmax, first draw", "relative error", PAPER_LOG_Y,
+               (size_t[]){1, 4, 7, 0});
     converge_figures(e, cases);
     return true;
 }
@@ -257,7 +247,7 @@ static bool negative_shares(uint64_t seed, double *all, double *causal)
             for (size_t i = 0; i < SIGNED_N; i++) {
                 const double x = paper_dot(draw.q + t * SIGNED_D, draw.k + i * SIGNED_D, SIGNED_D) /
                                  sqrt(SIGNED_D);
-                const bool is_negative = paper_series(n + 1, x) < 0;
+                const bool is_negative = bench_series(n + 1, x) < 0;
                 negative += is_negative;
                 negative_causal += is_negative && i <= t;
             }
@@ -271,35 +261,30 @@ static bool negative_shares(uint64_t seed, double *all, double *causal)
 
 static void negative_axis(struct paper_experiment *e)
 {
-    static const char *const heads[] = {"x", "exp", "n = 2", "n = 3", "n = 4", "n = 5", "n = 6"};
-    static const size_t series[] = {1, 2, 3, 4, 5, 6};
-    struct paper_table *t = paper_table(e, "axis", "The truncated series on the negative axis",
-                                        heads, PAPER_COUNT(heads));
+    static const char heads[] = "x|exp|n = 2|n = 3|n = 4|n = 5|n = 6";
+    struct paper_table *t =
+        paper_table(e, "axis", "The truncated series on the negative axis", heads);
     for (int i = -24; i <= 0; i++) {
         const double x = 0.25 * i;
         double row[7] = {x, exp(x)};
         for (size_t n = 2; n <= 6; n++)
-            row[n] = paper_series(n, x);
+            row[n] = bench_series(n, x);
         paper_row(t, row, 7);
     }
-    struct paper_plot *p =
-        paper_plot(e, "axis", "exp and its truncated series on the negative axis", 1, 0, series, 6);
-    snprintf(p->y_label, sizeof p->y_label, "weight");
+    paper_plot(e, "axis", "exp and its truncated series on the negative axis", "weight",
+               PAPER_LINEAR, (size_t[]){1, 2, 3, 4, 5, 6, 0})
+        ->table = 1;
 }
 
 bool paper_signed(const struct paper_run *run, struct paper_experiment *e)
 {
-    static const char *const heads[] = {"n",
-                                        "negative, %",
-                                        "negative least, %",
-                                        "negative largest, %",
-                                        "causal pairs, %",
-                                        "causal pairs least, %",
-                                        "causal pairs largest, %"};
+    static const char heads[] =
+        "n|negative, %|negative least, %|negative largest, %|causal pairs, %|"
+        "causal pairs least, %|causal pairs largest, %";
     static const double paper[] = {NAN, 13.7, 0, 5.2, 0, NAN};
     double all[PAPER_SEEDS][SIGNED_TERMS], causal[PAPER_SEEDS][SIGNED_TERMS];
-    struct paper_table *t = paper_table(
-        e, "", "Negative kernel entries; least and largest of 20 draws", heads, PAPER_COUNT(heads));
+    struct paper_table *t =
+        paper_table(e, "", "Negative kernel entries; least and largest of 20 draws", heads);
 
     (void)run;
     snprintf(e->setting, sizeof e->setting,
@@ -318,8 +303,7 @@ bool paper_signed(const struct paper_run *run, struct paper_experiment *e)
         }
         const struct paper_spread a = paper_spread_of(of_all, PAPER_SEEDS);
         const struct paper_spread b = paper_spread_of(of_causal, PAPER_SEEDS);
-        const double row[] = {(double)n + 1, a.first, a.low, a.high, b.first, b.low, b.high};
-        paper_row(t, row, 7);
+        PAPER_ROW(t, (double)n + 1, a.first, a.low, a.high, b.first, b.low, b.high);
         snprintf(name, sizeof name, "negative entries, n = %zu, %%", n + 1);
         if (n % 2 == 0)
             paper_equal(e, name, paper[n], 0, a.high); /* an even top degree has no real root */

@@ -10,19 +10,13 @@
 #include "cmd.h"
 #include "paper.h"
 
-static int compare(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 struct paper_spread paper_spread_of(const double *values, size_t count)
 {
     double sorted[PAPER_SEEDS];
     struct paper_spread s = {.first = values[0]};
     count = count < PAPER_SEEDS ? count : PAPER_SEEDS;
     memcpy(sorted, values, count * sizeof *values);
-    qsort(sorted, count, sizeof *sorted, compare);
+    qsort(sorted, count, sizeof *sorted, bench_compare);
     s.low = sorted[0];
     s.high = sorted[count - 1];
     s.median = (sorted[(count - 1) / 2] + sorted[count / 2]) / 2;
@@ -37,16 +31,20 @@ struct paper_spread paper_spread_of(const double *values, size_t count)
 /* -- tables and plots ------------------------------------------------------------------------- */
 
 struct paper_table *paper_table(struct paper_experiment *e, const char *name, const char *title,
-                                const char *const *heads, size_t columns)
+                                const char *heads)
 {
     struct paper_table *t = &e->tables[e->table_count++];
-    if (e->table_count > sizeof e->tables / sizeof *e->tables || columns > PAPER_COLUMNS)
+    if (e->table_count > PAPER_COUNT(e->tables))
         abort();
     snprintf(t->name, sizeof t->name, "%s", name);
     snprintf(t->title, sizeof t->title, "%s", title);
-    for (size_t c = 0; c < columns; c++)
-        snprintf(t->heads[c], sizeof t->heads[c], "%s", heads[c]);
-    t->columns = columns;
+    for (const char *head = heads; *head; t->columns++) {
+        const size_t length = strcspn(head, "|");
+        if (t->columns == PAPER_COLUMNS || length >= sizeof *t->heads)
+            abort();
+        memcpy(t->heads[t->columns], head, length);
+        head += length + (head[length] == '|');
+    }
     return t;
 }
 
@@ -73,17 +71,17 @@ double paper_cell_value(const struct paper_table *t, size_t row, size_t column)
 }
 
 struct paper_plot *paper_plot(struct paper_experiment *e, const char *name, const char *title,
-                              size_t table, size_t x, const size_t *y, size_t count)
+                              const char *y_label, enum paper_axes axes, const size_t *y)
 {
     struct paper_plot *p = &e->plots[e->plot_count++];
-    if (e->plot_count > sizeof e->plots / sizeof *e->plots || count > PAPER_SERIES)
+    if (e->plot_count > PAPER_COUNT(e->plots))
         abort();
     snprintf(p->name, sizeof p->name, "%s", name);
     snprintf(p->title, sizeof p->title, "%s", title);
-    p->table = table;
-    p->x = x;
-    p->count = count;
-    memcpy(p->y, y, count * sizeof *y);
+    snprintf(p->y_label, sizeof p->y_label, "%s", y_label);
+    p->axes = axes;
+    for (size_t i = 0; y[i] && i < PAPER_SERIES; i++)
+        p->y[i] = y[i];
     return p;
 }
 
@@ -198,6 +196,8 @@ void paper_rounding(struct paper_experiment *e, const char *name, double paper,
         f->verdict = PAPER_NO_FIGURE;
         return;
     }
+    if (f->verdict == PAPER_DIFFERS)
+        f->verdict = PAPER_WORSE;
     explain(f, "the median over %d draws is %.2g times the paper's", PAPER_SEEDS,
             ours->median / paper);
 }
@@ -316,12 +316,16 @@ void paper_growth(struct paper_experiment *e, const char *name, double paper, do
 }
 
 void paper_speed(struct paper_experiment *e, const char *name, double paper, double ours,
-                 const char *why)
+                 enum paper_sense sense, const char *why)
 {
     const double ratio = ours / paper;
     struct paper_figure *f = figure(e, name, paper, ours, ratio >= 0.8 && ratio <= 1.25);
+    if (ratio > 1.25)
+        f->verdict = sense == PAPER_MORE_IS_BETTER ? PAPER_BETTER : PAPER_WORSE;
+    else if (ratio < 0.8)
+        f->verdict = sense == PAPER_LESS_IS_BETTER ? PAPER_BETTER : PAPER_WORSE;
     explain(f, "%.3g times the paper's", ratio);
-    if (f->verdict == PAPER_DIFFERS && why)
+    if (f->verdict != PAPER_REPRODUCED && why)
         explain(f, "; %s", why);
 }
 

@@ -13,7 +13,7 @@
 #define US 1e6
 enum { MOST_SIZES = 16 };
 
-static double seconds_of(const struct paper_racer *r)
+static double seconds_of(const struct bench_racer *r)
 {
     return r ? r->seconds : NAN;
 }
@@ -30,8 +30,8 @@ struct course {
 /* The next length; NaN for what was not timed. */
 static void course_add(struct course *c, size_t n, const struct paper_race *race, double passes)
 {
-    const struct paper_racer *softmax = paper_find(race, "softmax");
-    const struct paper_racer *peer = paper_fastest(race, "softmax: ");
+    const struct bench_racer *softmax = paper_find(race, "softmax");
+    const struct bench_racer *peer = paper_fastest(race, "softmax: ");
     const size_t i = c->count++;
     c->n[i] = (double)n;
     c->softmax[i] = c->best_softmax[i] = seconds_of(softmax);
@@ -59,7 +59,7 @@ static const char *over_fastest(const struct course *c, const char *what, char n
 static void name_peer(struct paper_table *t, size_t column, const struct paper_race *race,
                       const char *prefix)
 {
-    const struct paper_racer *peer = paper_fastest(race, prefix);
+    const struct bench_racer *peer = paper_fastest(race, prefix);
     if (!peer)
         return;
     t->cells[t->rows - 1][column].value = peer->seconds * MS;
@@ -73,39 +73,25 @@ static bool prefill_at(const struct paper_run *run, struct paper_table *t, struc
                        size_t n, bool everything)
 {
     struct paper_race race = {.run = run};
-    char problem[96];
     paper_progress(run, "prefill, N = %zu", n);
     if (everything) {
-        snprintf(problem, sizeof problem, "softmax:n%zu:d16:dv64", n);
-        paper_enter_contenders(&race, paper_enter(&race, "softmax", problem, TSA_F32, 1), NULL);
+        paper_enter_contenders(
+            &race, paper_enter(&race, "softmax", TSA_F32, 1, "softmax:n%zu:d16:dv64", n), NULL);
     }
-    snprintf(problem, sizeof problem, "prefill:n%zu:d16:dv64:t3", n);
-    paper_enter_contenders(&race, paper_enter(&race, "states", problem, TSA_F32, 1), NULL);
+    paper_enter_contenders(
+        &race, paper_enter(&race, "states", TSA_F32, 1, "prefill:n%zu:d16:dv64:t3", n), NULL);
     if (everything) {
-        snprintf(problem, sizeof problem, "prefill:n%zu:d16:dv64:t3:c256", n);
-        paper_enter(&race, "chunk 256", problem, TSA_F32, 1);
+        paper_enter(&race, "chunk 256", TSA_F32, 1, "prefill:n%zu:d16:dv64:t3:c256", n);
     }
     const bool done = paper_race_run(&race);
     if (done) {
-        const struct paper_racer *a = paper_find(&race, "softmax"),
+        const struct bench_racer *a = paper_find(&race, "softmax"),
                                  *b = paper_find(&race, "states");
         const double wide = seconds_of(paper_find(&race, "chunk 256"));
         course_add(course, n, &race, 1);
-        const double row[] = {(double)n,
-                              seconds_of(a) * MS,
-                              a ? a->median * MS : NAN,
-                              a ? a->error : NAN,
-                              NAN,
-                              NAN,
-                              b->seconds * MS,
-                              b->median * MS,
-                              b->error,
-                              wide * MS,
-                              NAN,
-                              NAN,
-                              seconds_of(a) / b->seconds,
-                              course->best_softmax[course->count - 1] / b->seconds};
-        paper_row(t, row, 14);
+        PAPER_ROW(t, (double)n, seconds_of(a) * MS, a ? a->median * MS : NAN, a ? a->error : NAN,
+                  NAN, NAN, b->seconds * MS, b->median * MS, b->error, wide * MS, NAN, NAN,
+                  seconds_of(a) / b->seconds, course->best_softmax[course->count - 1] / b->seconds);
         name_peer(t, 4, &race, "softmax: ");
         name_peer(t, 10, &race, "states: ");
     }
@@ -115,30 +101,19 @@ static bool prefill_at(const struct paper_run *run, struct paper_table *t, struc
 
 static struct paper_table *prefill_table(struct paper_experiment *e)
 {
-    static const char *const heads[] = {"N",
-                                        "softmax, ms",
-                                        "softmax median, ms",
-                                        "softmax error",
-                                        "other softmax, ms",
-                                        "other softmax",
-                                        "states, ms",
-                                        "states median, ms",
-                                        "states error",
-                                        "states at chunk 256, ms",
-                                        "other states, ms",
-                                        "other states",
-                                        "softmax / states",
-                                        "fastest softmax / states"};
-    return paper_table(e, "", "Prefill of one head, one thread", heads, PAPER_COUNT(heads));
+    static const char heads[] =
+        "N|softmax, ms|softmax median, ms|softmax error|other softmax, ms|"
+        "other softmax|states, ms|states median, ms|states error|"
+        "states at chunk 256, ms|other states, ms|other states|softmax / states|"
+        "fastest softmax / states";
+    return paper_table(e, "", "Prefill of one head, one thread", heads);
 }
 
 static void prefill_plot(struct paper_experiment *e)
 {
-    static const size_t series[] = {1, 4, 6, 9, 10};
-    struct paper_plot *p =
-        paper_plot(e, "time", "Prefill of one head, one thread", 0, 0, series, 5);
-    p->log_x = p->log_y = true;
-    snprintf(p->y_label, sizeof p->y_label, "ms");
+    paper_plot(e, "time", "Prefill of one head, one thread", "ms", PAPER_LOG_XY,
+               (size_t[]){1, 4, 6, 9, 10, 0})
+        ->ours = 6;
 }
 
 /* Where two fitted lines meet. */
@@ -182,7 +157,7 @@ static void crossover_figure(struct paper_experiment *e, const char *name, const
         PAPER_SOFTMAX - PAPER_STATES, cmd_count_text((uint64_t)c->n[last], tokens),
         paper_number(round(theirs), with),
         ours <= c->n[0] ? "; it lies at or below the first length measured" : "");
-    paper_speed(e, name, 728, ours, why);
+    paper_speed(e, name, 728, ours, PAPER_LESS_IS_BETTER, why);
 }
 
 static void prefill_figures(struct paper_experiment *e, const struct course *c, size_t fitted)
@@ -202,11 +177,14 @@ static void prefill_figures(struct paper_experiment *e, const struct course *c, 
     crossover_figure(e, "crossover N over tsa_softmax, chunk 256", c, c->softmax, c->paper_chunk,
                      fitted);
     explain_speed(why, sizeof why, best, states);
-    paper_speed(e, over_fastest(c, "speedup at N = 8,192", name), 20.8, best / states, why);
+    paper_speed(e, over_fastest(c, "speedup at N = 8,192", name), 20.8, best / states,
+                PAPER_MORE_IS_BETTER, why);
     explain_speed(why, sizeof why, softmax, states);
-    paper_speed(e, "speedup at N = 8,192 over tsa_softmax", 20.8, softmax / states, why);
+    paper_speed(e, "speedup at N = 8,192 over tsa_softmax", 20.8, softmax / states,
+                PAPER_MORE_IS_BETTER, why);
     explain_speed(why, sizeof why, softmax, wide);
-    paper_speed(e, "speedup at N = 8,192 over tsa_softmax, chunk 256", 20.8, softmax / wide, why);
+    paper_speed(e, "speedup at N = 8,192 over tsa_softmax, chunk 256", 20.8, softmax / wide,
+                PAPER_MORE_IS_BETTER, why);
 }
 
 bool paper_prefill(const struct paper_run *run, struct paper_experiment *e)
@@ -252,37 +230,28 @@ static bool longer_at(const struct paper_run *run, struct paper_table *t, struct
                       size_t n, size_t piece, bool softmax, int repeats)
 {
     struct paper_race race = {.run = run, .repeats = repeats};
-    char problem[96];
     paper_progress(run, "prefill, N = %zu%s", n, softmax ? ", softmax too" : "");
     if (softmax) {
-        snprintf(problem, sizeof problem, "softmax:n%zu:d16:dv64", n);
-        paper_enter_contenders(&race, paper_enter(&race, "softmax", problem, TSA_F32, 1),
-                               c->peer_name[0] ? c->peer_name : NULL);
+        paper_enter_contenders(
+            &race, paper_enter(&race, "softmax", TSA_F32, 1, "softmax:n%zu:d16:dv64", n),
+            c->peer_name[0] ? c->peer_name : NULL);
     }
-    snprintf(problem, sizeof problem, "prefill:n%zu:d16:dv64:t3", n < piece ? n : piece);
-    struct paper_racer *states = paper_enter(&race, "states", problem, TSA_F32, 1);
+    struct bench_racer *states =
+        paper_enter(&race, "states", TSA_F32, 1, "prefill:n%zu:d16:dv64:t3", n < piece ? n : piece);
     if (states && n > piece)
         states->passes = n / piece;
     const bool done = paper_race_run(&race);
     if (done) {
-        const struct paper_racer *a = paper_find(&race, "softmax"),
+        const struct bench_racer *a = paper_find(&race, "softmax"),
                                  *b = paper_find(&race, "states");
         const double whole = b->seconds * (double)b->passes;
         course_add(c, n, &race, (double)b->passes);
         const size_t i = c->count - 1;
         const double square = pow(c->n[i] / c->n[0], 2), line = c->n[i] / c->n[0];
-        const double row[] = {(double)n,
-                              seconds_of(a) * MS,
-                              a ? a->error : NAN,
-                              c->softmax[i] / (c->softmax[0] * square),
-                              NAN,
-                              NAN,
-                              whole * MS,
-                              b->passes == 1 ? b->error : NAN,
-                              c->states[i] / (c->states[0] * line),
-                              c->softmax[i] / c->states[i],
-                              c->best_softmax[i] / c->states[i]};
-        paper_row(t, row, 11);
+        PAPER_ROW(t, (double)n, seconds_of(a) * MS, a ? a->error : NAN,
+                  c->softmax[i] / (c->softmax[0] * square), NAN, NAN, whole * MS,
+                  b->passes == 1 ? b->error : NAN, c->states[i] / (c->states[0] * line),
+                  c->softmax[i] / c->states[i], c->best_softmax[i] / c->states[i]);
         name_peer(t, 4, &race, "softmax: ");
     }
     paper_race_clear(&race);
@@ -309,32 +278,23 @@ static void longer_figures(struct paper_experiment *e, const struct course *c, s
                  softmax[0] / c->states[0] * longest / 8192);
         snprintf(name, sizeof name, "%s over tsa_softmax", what);
         paper_speed(e, ours ? name : over_fastest(c, what, name), derived,
-                    softmax[at] / c->states[at], why);
+                    softmax[at] / c->states[at], PAPER_MORE_IS_BETTER, why);
     }
 }
 
 bool paper_longer(const struct paper_run *run, struct paper_experiment *e)
 {
-    static const char *const heads[] = {"N",
-                                        "softmax, ms",
-                                        "softmax error",
-                                        "over N^2 from the first",
-                                        "other softmax, ms",
-                                        "other softmax",
-                                        "states, ms",
-                                        "states error",
-                                        "over N from the first",
-                                        "softmax / states",
-                                        "fastest softmax / states"};
-    static const size_t series[] = {1, 6};
+    static const char heads[] =
+        "N|softmax, ms|softmax error|over N^2 from the first|other softmax, ms|"
+        "other softmax|states, ms|states error|over N from the first|softmax / states|"
+        "fastest softmax / states";
     const size_t first = run->quick ? 256 : 8192, last_softmax = run->quick ? 512 : 65536;
     const size_t last = run->quick ? 1024 : 1048576;
     struct course c = {.count = 0};
     char piece[CMD_NUMBER_TEXT], all[CMD_NUMBER_TEXT];
     double next = 0;
     size_t at = 0;
-    struct paper_table *t =
-        paper_table(e, "", "Beyond the paper's lengths, measured", heads, PAPER_COUNT(heads));
+    struct paper_table *t = paper_table(e, "", "Beyond the paper's lengths, measured", heads);
 
     snprintf(
         e->setting, sizeof e->setting,
@@ -360,10 +320,9 @@ bool paper_longer(const struct paper_run *run, struct paper_experiment *e)
             at = c.count - 1;
         next = 4 * (softmax ? c.softmax[c.count - 1] : next);
     }
-    struct paper_plot *p =
-        paper_plot(e, "time", "Prefill, measured where the paper extrapolates", 0, 0, series, 2);
-    p->log_x = p->log_y = true;
-    snprintf(p->y_label, sizeof p->y_label, "ms");
+    paper_plot(e, "time", "Prefill, measured where the paper extrapolates", "ms", PAPER_LOG_XY,
+               (size_t[]){1, 6, 0})
+        ->ours = 6;
     if (run->quick) {
         paper_not_run(e, "exponents and speedup of long sequences", NAN, "not measured by --quick");
         return true;
@@ -381,32 +340,22 @@ static bool decode_at(const struct paper_run *run, struct paper_table *t, struct
                       size_t n, bool softmax)
 {
     struct paper_race race = {.run = run};
-    char problem[96];
     paper_progress(run, "decoding after %zu tokens", n);
     if (softmax) {
-        snprintf(problem, sizeof problem, "softmax-decode:n%zu:d16:dv64", n);
-        paper_enter_contenders(&race, paper_enter(&race, "softmax", problem, TSA_F32, 1), NULL);
+        paper_enter_contenders(
+            &race, paper_enter(&race, "softmax", TSA_F32, 1, "softmax-decode:n%zu:d16:dv64", n),
+            NULL);
     }
-    snprintf(problem, sizeof problem, "decode:n%zu:d16:dv64:t3", n);
-    paper_enter_contenders(&race, paper_enter(&race, "states", problem, TSA_F32, 1), NULL);
+    paper_enter_contenders(
+        &race, paper_enter(&race, "states", TSA_F32, 1, "decode:n%zu:d16:dv64:t3", n), NULL);
     const bool done = paper_race_run(&race);
     if (done) {
-        const struct paper_racer *a = paper_find(&race, "softmax"),
+        const struct bench_racer *a = paper_find(&race, "softmax"),
                                  *b = paper_find(&race, "states");
         course_add(c, n, &race, 1);
-        const double row[] = {(double)n,
-                              seconds_of(a) * US,
-                              a ? a->median * US : NAN,
-                              a ? a->error : NAN,
-                              NAN,
-                              NAN,
-                              b->seconds * US,
-                              b->median * US,
-                              b->error,
-                              b->op->step * US,
-                              seconds_of(a) / b->seconds,
-                              c->best_softmax[c->count - 1] / b->seconds};
-        paper_row(t, row, 12);
+        PAPER_ROW(t, (double)n, seconds_of(a) * US, a ? a->median * US : NAN, a ? a->error : NAN,
+                  NAN, NAN, b->seconds * US, b->median * US, b->error, b->op->step * US,
+                  seconds_of(a) / b->seconds, c->best_softmax[c->count - 1] / b->seconds);
         name_peer(t, 4, &race, "softmax: ");
         t->cells[t->rows - 1][4].value *= US / MS;
     }
@@ -434,15 +383,18 @@ static void decode_figures(struct paper_experiment *e, const struct course *c, s
         sum += c->states[i] / (double)fitted;
     }
     explain_decode(why, sizeof why, best, states);
-    paper_speed(e, over_fastest(c, "speedup at 65,536", name), 76.0, best / states, why);
+    paper_speed(e, over_fastest(c, "speedup at 65,536", name), 76.0, best / states,
+                PAPER_MORE_IS_BETTER, why);
     explain_decode(why, sizeof why, softmax, states);
-    paper_speed(e, "speedup at 65,536 over tsa_softmax", 76.0, softmax / states, why);
+    paper_speed(e, "speedup at 65,536 over tsa_softmax", 76.0, softmax / states,
+                PAPER_MORE_IS_BETTER, why);
     paper_exponent(e, "exponent of softmax (tsa_softmax)", 1.04, 1,
                    paper_fit(c->n, c->softmax, fitted, NULL));
     paper_exponent(e, "exponent of the states", 0, 0, paper_fit(c->n, c->states, fitted, NULL));
     snprintf(why, sizeof why, "%.1f times as fast here; from %.3g to %.3g us over the contexts",
              7.3e-6 / sum, least * US, largest * US);
-    paper_speed(e, "one token by the states, us, mean over the contexts", 7.3, sum * US, why);
+    paper_speed(e, "one token by the states, us, mean over the contexts", 7.3, sum * US,
+                PAPER_LESS_IS_BETTER, why);
     if (c->count > fitted)
         paper_ours(e, "one token by the states after 1,048,576, us", c->states[c->count - 1] * US,
                    NULL);
@@ -450,24 +402,14 @@ static void decode_figures(struct paper_experiment *e, const struct course *c, s
 
 bool paper_decode(const struct paper_run *run, struct paper_experiment *e)
 {
-    static const char *const heads[] = {"context",
-                                        "softmax, us",
-                                        "softmax median, us",
-                                        "softmax error",
-                                        "other softmax, us",
-                                        "other softmax",
-                                        "states, us",
-                                        "states median, us",
-                                        "states error",
-                                        "step without fold, us",
-                                        "softmax / states",
-                                        "fastest softmax / states"};
-    static const size_t series[] = {1, 4, 6};
+    static const char heads[] =
+        "context|softmax, us|softmax median, us|softmax error|other softmax, us|"
+        "other softmax|states, us|states median, us|states error|step without fold, us|"
+        "softmax / states|fastest softmax / states";
     const size_t first = run->quick ? 256 : 1024, most = run->quick ? 1024 : 65536;
     char from[CMD_NUMBER_TEXT], to[CMD_NUMBER_TEXT];
     struct course c = {.count = 0};
-    struct paper_table *t =
-        paper_table(e, "", "Decoding one token of one head, one thread", heads, PAPER_COUNT(heads));
+    struct paper_table *t = paper_table(e, "", "Decoding one token of one head, one thread", heads);
 
     snprintf(e->setting, sizeof e->setting,
              "f32, d = 16, dv = 64, n = 3, a = 2, one head, one thread, contexts of %s to %s "
@@ -485,9 +427,9 @@ bool paper_decode(const struct paper_run *run, struct paper_experiment *e)
     const bool whole = fitted && c.n[fitted - 1] >= (double)most;
     if (!run->quick && whole && !decode_at(run, t, &c, 1048576, false))
         return false;
-    struct paper_plot *p = paper_plot(e, "time", "Decoding one token of one head", 0, 0, series, 3);
-    p->log_x = p->log_y = true;
-    snprintf(p->y_label, sizeof p->y_label, "us");
+    paper_plot(e, "time", "Decoding one token of one head", "us", PAPER_LOG_XY,
+               (size_t[]){1, 4, 6, 0})
+        ->ours = 6;
     if (run->quick)
         paper_not_run(e, "exponents, latency, speedup", NAN, "not measured by --quick");
     else if (!whole)

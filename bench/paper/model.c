@@ -11,14 +11,10 @@
 
 /* -- inputs ----------------------------------------------------------------------------------- */
 
-/* SplitMix64 by Vigna: uniform in (-1, 1), 0 excluded. */
+/* Uniform in (-1, 1), 0 excluded. */
 static double uniform(uint64_t *seed)
 {
-    uint64_t z = *seed += UINT64_C(0x9e3779b97f4a7c15);
-    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
-    z ^= z >> 31;
-    return ((double)(z >> 12) + 0.5) * 0x1p-51 - 1;
+    return ((double)(cmd_random_bits(seed) >> 12) + 0.5) * 0x1p-51 - 1;
 }
 
 /* Normal numbers by the polar method, two at a time; the second of an odd last pair is dropped. */
@@ -159,14 +155,6 @@ bool paper_softmax(const struct paper_model *model, const struct paper_draw *dra
 
 /* -- plain loops ------------------------------------------------------------------------------ */
 
-double paper_series(size_t terms, double x)
-{
-    double sum = 1;
-    for (size_t m = terms - 1; m > 0; m--)
-        sum = 1 + sum * x / (double)m;
-    return sum;
-}
-
 double paper_dot(const double *a, const double *b, size_t width)
 {
     double sum = 0;
@@ -218,11 +206,11 @@ bool paper_explicit(const struct paper_model *model, const struct paper_draw *dr
     }
     for (size_t t = 0; t < n; t++)
         for (size_t i = 0; i <= t; i++)
-            weights[t * n + i] = paper_series(
+            weights[t * n + i] = bench_series(
                 model->terms, paper_dot(draw->q + t * d, draw->k + i * d, d) / model->a);
     for (size_t t = 0; t < n; t++) {
         for (size_t i = 0; i <= t; i++)
-            sizes[i] = paper_series(
+            sizes[i] = bench_series(
                 model->terms, dot_of_magnitudes(draw->q + t * d, draw->k + i * d, d) / model->a);
         explicit_row(draw, t, weights + t * n, sizes, chain * DBL_EPSILON / 2, o + t * draw->dv,
                      bound ? bound + t * draw->dv : NULL);
@@ -256,32 +244,6 @@ double paper_relative_max(const double *o, const double *exact, size_t count)
     for (size_t i = 0; i < count; i++)
         size = fmax(size, fabs(exact[i]));
     return paper_max_difference(o, exact, count) / size;
-}
-
-void paper_features(const double *x, size_t d, size_t terms, double *out)
-{
-    size_t tuple[TSA_MAX_TERMS];
-    for (size_t m = 0; m < terms; m++) {
-        for (size_t i = 0; i < m; i++)
-            tuple[i] = 0;
-        for (;;) { /* every i1 <= ... <= im, in order */
-            double monomial = 1, multiplicity = 1;
-            for (size_t i = 0, run = 0; i < m; i++) {
-                run = i && tuple[i] == tuple[i - 1] ? run + 1 : 1;
-                monomial *= x[tuple[i]];
-                multiplicity *= (double)(i + 1) / (double)run;
-            }
-            *out++ = monomial * sqrt(round(multiplicity));
-            size_t i = m;
-            while (i > 0 && tuple[i - 1] == d - 1)
-                i--;
-            if (i == 0)
-                break;
-            const size_t next = tuple[i - 1] + 1;
-            for (i--; i < m; i++)
-                tuple[i] = next;
-        }
-    }
 }
 
 double paper_fit(const double *x, const double *y, size_t count, double *intercept)

@@ -66,18 +66,13 @@ static double binomial(size_t n, size_t k)
 
 bool paper_lossless(const struct paper_run *run, struct paper_experiment *e)
 {
-    static const char *const heads[] = {"n",
-                                        "elements, symmetric basis",
-                                        "elements, uncompressed (by arithmetic)",
-                                        "max difference, chunk 1",
-                                        "least of 20 draws",
-                                        "largest of 20 draws",
-                                        "chunk 16",
-                                        "chunk 16, rows as drawn"};
+    static const char heads[] =
+        "n|elements, symmetric basis|elements, uncompressed (by arithmetic)|"
+        "max difference, chunk 1|least of 20 draws|largest of 20 draws|chunk 16|"
+        "chunk 16, rows as drawn";
     static double found[PAPER_SEEDS][3][MOST_TERMS];
     double worst[PAPER_SEEDS], ratio = 0, symmetric = 0, full = 0, of_one[PAPER_SEEDS];
-    struct paper_table *t =
-        paper_table(e, "", "States against the explicit kernel", heads, PAPER_COUNT(heads));
+    struct paper_table *t = paper_table(e, "", "States against the explicit kernel", heads);
 
     snprintf(e->setting, sizeof e->setting,
              "f64, d = %d, dv = %d, N = %d, a = sqrt(d), rows of q and k of unit length, n = 1 to "
@@ -97,9 +92,8 @@ bool paper_lossless(const struct paper_run *run, struct paper_experiment *e)
         for (size_t s = 0; s < PAPER_SEEDS; s++)
             of_one[s] = found[s][0][i];
         const struct paper_spread spread = paper_spread_of(of_one, PAPER_SEEDS);
-        const double row[] = {(double)i + 1, symmetric,   full,           spread.first,
-                              spread.low,    spread.high, found[0][1][i], found[0][2][i]};
-        paper_row(t, row, 8);
+        PAPER_ROW(t, (double)i + 1, symmetric, full, spread.first, spread.low, spread.high,
+                  found[0][1][i], found[0][2][i]);
         char name[80];
         snprintf(name, sizeof name, "state elements, n = %zu", i + 1);
         paper_equal(e, name, NAN, symmetric, (double)tsa_state_elements(D, DV, i + 1));
@@ -124,7 +118,7 @@ static void plain_sums(const struct paper_draw *draw, size_t terms, size_t from,
             size[i] = 0;
     }
     for (size_t t = from; t < to; t++) {
-        paper_features(draw->k + t * D, D, terms, phi);
+        bench_features(draw->k + t * D, D, terms, phi);
         for (size_t f = 0; f < features; f++) {
             for (size_t c = 0; c < ROW; c++) {
                 const double term = phi[f] * (c < DV ? draw->v[t * DV + c] : 1);
@@ -143,7 +137,7 @@ static void plain_query(const struct paper_draw *draw, size_t terms, double a, c
     double psi[MOST_FEATURES];
     for (size_t t = 0; t < draw->n; t++) {
         double numerator[ROW] = {0}, weight = 1;
-        paper_features(draw->q + t * D, D, terms, psi);
+        bench_features(draw->q + t * D, D, terms, psi);
         for (size_t m = 0, f = 0; m < terms; m++) {
             for (; f < features && f < tsa_features(D, m + 1); f++)
                 for (size_t c = 0; c < ROW; c++)
@@ -265,12 +259,11 @@ static bool additive_case(const struct paper_run *run, const struct paper_draw *
 
 bool paper_additive(const struct paper_run *run, struct paper_experiment *e)
 {
-    static const char *const heads[] = {"n", "state", "outputs", "state, compensated",
-                                        "outputs, compensated"};
+    static const char heads[] = "n|state|outputs|state, compensated|outputs, compensated";
     enum { TERMS = 4 };
     double of_draws[4][PAPER_SEEDS], ratio[3] = {0, 0, 0}, row[5] = {0};
-    struct paper_table *t = paper_table(
-        e, "", "[0,32) + [32,64) against [0,64), largest difference", heads, PAPER_COUNT(heads));
+    struct paper_table *t =
+        paper_table(e, "", "[0,32) + [32,64) against [0,64), largest difference", heads);
 
     snprintf(e->setting, sizeof e->setting,
              "f64, d = %d, dv = %d, N = %d, a = sqrt(d), rows as drawn; sums over tokens in plain "
@@ -353,7 +346,7 @@ static bool scan_again(void *context, size_t iterations)
             double numerator[DV] = {0}, denominator = 0;
             for (size_t i = 0; i <= t; i++) {
                 const double x = paper_dot(draw->q + t * D, draw->k + i * D, D) / r->model.a;
-                const double w = paper_series(r->model.terms, x);
+                const double w = bench_series(r->model.terms, x);
                 denominator += w;
                 for (size_t c = 0; c < DV; c++)
                     numerator[c] += w * draw->v[i * DV + c];
@@ -415,17 +408,14 @@ static bool rescan_case(const struct paper_run *run, size_t n, uint64_t seed, do
 
 bool paper_rescan(const struct paper_run *run, struct paper_experiment *e)
 {
-    static const char *const heads[] = {
-        "N",          "recurrence, ms",    "recurrence median, ms", "recurrence growth",
-        "rescan, ms", "rescan median, ms", "rescan growth",         "rescan / recurrence",
-        "difference"};
-    static const size_t series[] = {1, 4};
+    static const char heads[] =
+        "N|recurrence, ms|recurrence median, ms|recurrence growth|rescan, ms|"
+        "rescan median, ms|rescan growth|rescan / recurrence|difference";
     const size_t most = run->quick ? 256 : 4096;
     char to[CMD_NUMBER_TEXT];
     double found[PAPER_SEEDS], times[2][16], sizes[16], before[2] = {NAN, NAN};
     size_t count = 0;
-    struct paper_table *t =
-        paper_table(e, "", "Time as N doubles, one thread", heads, PAPER_COUNT(heads));
+    struct paper_table *t = paper_table(e, "", "Time as N doubles, one thread", heads);
 
     snprintf(e->setting, sizeof e->setting,
              "f64, d = %d, dv = %d, n = 4, a = 2, unit rows, one thread: tsa_decode token by token "
@@ -442,24 +432,16 @@ bool paper_rescan(const struct paper_run *run, struct paper_experiment *e)
         paper_progress(run, "recurrence and rescanning, N = %zu", n);
         if (!rescan_case(run, n, 1, &difference, stats))
             return false;
-        const double row[] = {(double)n,
-                              stats[0].min * 1e3,
-                              stats[0].median * 1e3,
-                              stats[0].min / before[0],
-                              stats[1].min * 1e3,
-                              stats[1].median * 1e3,
-                              stats[1].min / before[1],
-                              stats[1].min / stats[0].min,
-                              difference};
-        paper_row(t, row, 9);
+        PAPER_ROW(t, (double)n, stats[0].min * 1e3, stats[0].median * 1e3, stats[0].min / before[0],
+                  stats[1].min * 1e3, stats[1].median * 1e3, stats[1].min / before[1],
+                  stats[1].min / stats[0].min, difference);
         sizes[count] = (double)n;
         for (int i = 0; i < 2; i++)
             times[i][count] = before[i] = stats[i].min;
     }
-    struct paper_plot *p =
-        paper_plot(e, "time", "Token by token: recurrence and rescanning", 0, 0, series, 2);
-    p->log_x = p->log_y = true;
-    snprintf(p->y_label, sizeof p->y_label, "ms");
+    paper_plot(e, "time", "Token by token: recurrence and rescanning", "ms", PAPER_LOG_XY,
+               (size_t[]){1, 4, 0})
+        ->ours = 1;
     const struct paper_spread spread = paper_spread_of(found, PAPER_SEEDS);
     paper_rounding(e, "difference of the outputs, N = 256", 4.441e-16, &spread);
     if (run->quick) {

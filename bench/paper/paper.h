@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /* Types shared by the files of `tsa paper`: the paper's experiments, run again on this machine. */
-#ifndef TSA_BENCH_PAPER_H
-#define TSA_BENCH_PAPER_H
+#ifndef TSA_PAPER_H
+#define TSA_PAPER_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "bench.h"
+#include "contend/contend.h"
 
 /* The subcommand: argv[0] is its name. Returns the exit code. */
-int tsa_paper_main(int argc, char **argv);
+int paper_main(int argc, char **argv);
 
-/* -- what an experiment comes to (paper_result.c) --------------------------------------------- */
+/* -- what an experiment comes to (result.c) --------------------------------------------- */
 
 #define PAPER_COLUMNS 16
 #define PAPER_SERIES 8
@@ -21,8 +22,10 @@ int tsa_paper_main(int argc, char **argv);
 
 enum paper_verdict {
     PAPER_REPRODUCED,
-    PAPER_DIFFERS,
-    PAPER_HOLDS, /* the paper has no figure, but theory or a bound has to hold */
+    PAPER_BETTER, /* faster or smaller than the paper's by more than the tolerance */
+    PAPER_WORSE,
+    PAPER_DIFFERS, /* where neither is better */
+    PAPER_HOLDS,   /* the paper has no figure, but theory or a bound has to hold */
     PAPER_FAILS,
     PAPER_NO_FIGURE, /* the paper has none */
     PAPER_NOT_RUN,
@@ -52,13 +55,14 @@ struct paper_table {
     struct paper_cell (*cells)[PAPER_COLUMNS];
 };
 
-/* Columns of a table of the same experiment against another one. */
+enum paper_axes { PAPER_LINEAR, PAPER_LOG_Y, PAPER_LOG_XY };
+/* Columns of a table of the same experiment against its first one. */
 struct paper_plot {
     char name[32], title[120], y_label[64];
-    bool log_x, log_y;
-    size_t table, x, count;
-    size_t y[PAPER_SERIES];
-    char *svg; /* drawn, or NULL */
+    enum paper_axes axes;
+    size_t table, y[PAPER_SERIES]; /* as many as are not 0 */
+    size_t ours;                   /* the one of these to stand out; 0: none */
+    char *svg;                     /* drawn, or NULL */
 };
 
 struct paper_experiment {
@@ -79,15 +83,19 @@ struct paper_spread {
 struct paper_spread paper_spread_of(const double *values, size_t count);
 
 #define PAPER_COUNT(array) (sizeof(array) / sizeof *(array))
+/* `heads` names the columns, with | between them. */
 struct paper_table *paper_table(struct paper_experiment *e, const char *name, const char *title,
-                                const char *const *heads, size_t columns);
+                                const char *heads);
 /* A new row of numbers, NaN beyond `count`; and text instead of one of them. */
 void paper_row(struct paper_table *t, const double *values, size_t count);
+#define PAPER_ROW(t, ...)                                                                          \
+    paper_row((t), (const double[]){__VA_ARGS__}, PAPER_COUNT(((const double[]){__VA_ARGS__})))
 void paper_row_text(struct paper_table *t, size_t column, const char *text);
 /* The last column that is filled. */
 double paper_cell_value(const struct paper_table *t, size_t row, size_t column);
+/* Of the first table unless that is changed; `y` ends with 0. */
 struct paper_plot *paper_plot(struct paper_experiment *e, const char *name, const char *title,
-                              size_t table, size_t x, const size_t *y, size_t count);
+                              const char *y_label, enum paper_axes axes, const size_t *y);
 void paper_add_note(struct paper_experiment *e, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 void paper_experiment_clear(struct paper_experiment *e);
@@ -131,14 +139,15 @@ void paper_exponent(struct paper_experiment *e, const char *name, double paper, 
 /* Growth as N doubles: within a tenth. */
 void paper_growth(struct paper_experiment *e, const char *name, double paper, double theory,
                   double ours);
-/* It depends on the machine: within a quarter. */
+/* It depends on the machine: within a quarter, or else better or worse. */
+enum paper_sense { PAPER_MORE_IS_BETTER, PAPER_LESS_IS_BETTER };
 void paper_speed(struct paper_experiment *e, const char *name, double paper, double ours,
-                 const char *why);
+                 enum paper_sense sense, const char *why);
 /* The paper has no figure, or we have none. */
 void paper_ours(struct paper_experiment *e, const char *name, double ours, const char *why);
 void paper_not_run(struct paper_experiment *e, const char *name, double paper, const char *why);
 
-/* -- inputs and reference (paper_model.c) ----------------------------------------------------- */
+/* -- inputs and reference (model.c) ----------------------------------------------------- */
 
 /* One sequence of one head, rows of doubles. */
 struct paper_draw {
@@ -169,8 +178,6 @@ bool paper_softmax(const struct paper_model *model, const struct paper_draw *dra
 bool paper_fail(enum tsa_status status, const struct tsa_error *err);
 bool paper_no_memory(void);
 
-/* The truncated exponential. */
-double paper_series(size_t terms, double x);
 double paper_dot(const double *a, const double *b, size_t width);
 /* The materialised causal kernel, and the outputs from it; `bound`, unless NULL, gets for each
  * output a bound of the rounding error of any schedule of chains no longer than `chain`. */
@@ -181,9 +188,6 @@ double paper_max_difference(const double *a, const double *b, size_t count);
  * difference over the largest of `exact`. */
 double paper_relative_l2(const double *o, const double *exact, size_t count);
 double paper_relative_max(const double *o, const double *exact, size_t count);
-/* The paper's states in plain loops: rows of binom(d+m-1, m) monomials times sqrt(multiplicity),
- * m < terms, one after another. */
-void paper_features(const double *x, size_t d, size_t terms, double *out);
 /* Slope of log y against log x over the rows where both are finite. */
 double paper_fit(const double *x, const double *y, size_t count, double *intercept);
 
@@ -192,10 +196,10 @@ double paper_fit(const double *x, const double *y, size_t count, double *interce
 struct paper_run {
     bool quick;
     const char *isa;
-    struct bench_machine machine; /* only `unit` and `cpu` of a quick run */
+    struct bench_machine machine; /* of a quick run without the limits */
     struct bench_timing timing;
     const char *out;
-    double start; /* bench_now() */
+    double start; /* cmd_seconds() */
 };
 
 /* Whether the time is up after which longer lengths are left out; then the note says so. */
@@ -206,57 +210,64 @@ void paper_progress(const struct paper_run *run, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 typedef bool paper_function(const struct paper_run *run, struct paper_experiment *e);
-paper_function paper_lossless, paper_additive, paper_rescan; /* paper_facts.c */
-paper_function paper_converge, paper_signed;                 /* paper_series.c */
-paper_function paper_rank;                                   /* paper_rank.c */
-paper_function paper_prefill, paper_longer, paper_decode;    /* paper_time.c */
-paper_function paper_order, paper_short;                     /* paper_order.c */
-paper_function paper_sizes;                                  /* paper_size.c */
-paper_function paper_beyond;                                 /* paper_beyond.c */
+paper_function paper_lossless, paper_additive, paper_rescan; /* facts.c */
+paper_function paper_converge, paper_signed;                 /* series.c */
+paper_function paper_rank;                                   /* rank.c */
+paper_function paper_prefill, paper_longer, paper_decode;    /* time.c */
+paper_function paper_order, paper_short;                     /* order.c */
+paper_function paper_sizes;                                  /* size.c */
+paper_function paper_beyond;                                 /* beyond.c */
 
-/* -- speed against others (paper_race.c) ------------------------------------------------------ */
+/* -- speed against others (race.c) ------------------------------------------------------ */
 
-#define PAPER_RACERS 20
-
-/* What is timed in turn: the library's operators and contenders, each verified before. */
 struct paper_race {
     const struct paper_run *run;
-    struct paper_racer {
-        char name[48];
-        struct bench_op_state *op; /* NULL: a contender */
-        struct contender *contender;
-        struct bench_op_state *inputs; /* of a contender */
-        size_t passes;                 /* over the tokens, one after another into the same states */
-        double seconds, median, error; /* of one pass, or of one token decoded */
-    } racers[PAPER_RACERS];
-    size_t count;
+    struct bench_race all;
     int repeats; /* 0: as the run */
     bool failed;
 };
 
-/* Enter a problem string. */
-struct paper_racer *paper_enter(struct paper_race *race, const char *name, const char *problem,
-                                enum tsa_dtype dtype, int threads);
-/* Enter what contenders there are, for an operator that was entered: "NAME: CONTENDER".
- * Or of these only one by its name, unless that is NULL. */
-void paper_enter_contenders(struct paper_race *race, const struct paper_racer *beside,
+/* Enter a problem string, which is formatted. */
+struct bench_racer *paper_enter(struct paper_race *race, const char *name, enum tsa_dtype dtype,
+                                int threads, const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
+/* Enter what contenders there are for an operator that was entered: "NAME: CONTENDER". Or of these
+ * only one by its name, unless that is NULL. */
+void paper_enter_contenders(struct paper_race *race, const struct bench_racer *beside,
                             const char *only);
 /* Verify and time all in turn. */
 bool paper_race_run(struct paper_race *race);
 void paper_race_clear(struct paper_race *race);
 /* The one of that name, or NULL. */
-const struct paper_racer *paper_find(const struct paper_race *race, const char *name);
+const struct bench_racer *paper_find(const struct paper_race *race, const char *name);
 /* The fastest of those whose name begins so, or NULL. */
-const struct paper_racer *paper_fastest(const struct paper_race *race, const char *prefix);
+const struct bench_racer *paper_fastest(const struct paper_race *race, const char *prefix);
 
-/* -- files (paper_report.c, paper_plot.c) ----------------------------------------------------- */
+/* -- files (report.c, document.c, plot.c) ----------------------------------------------------- */
 
+/* What the files are made of. */
+struct paper_report {
+    const struct paper_run *run;
+    const struct paper_experiment *experiments;
+    size_t count;
+    const char *machine; /* lines about it and the build */
+    const char *plots;   /* why there are none, or "" */
+    const char *tally;   /* a sentence */
+};
+
+extern const char *const paper_verdict_name[PAPER_VERDICTS];
+/* The name of a table's CSV file. */
+void paper_table_file(const struct paper_experiment *e, const struct paper_table *t,
+                      char name[100]);
+
+/* paper.md, and paper.html. False if one cannot be written. */
+bool paper_write_documents(const struct paper_report *report);
 /* Where gnuplot writes them: name.gp and name.svg in the folder `out`. False only if a file cannot
  * be written; *drawn is false without gnuplot. */
 bool paper_draw_plot(const char *out, const struct paper_experiment *e, struct paper_plot *plot,
                      bool *drawn);
 /* All files; an exit code. `json` also goes to standard output. */
-int paper_report(const struct paper_run *run, struct paper_experiment *experiments, size_t count,
-                 bool json);
+int paper_write_report(const struct paper_run *run, struct paper_experiment *experiments,
+                       size_t count, bool json);
 
 #endif

@@ -27,16 +27,18 @@ static void loop_transpose(size_t c, size_t d, const float *x, float *xt)
             xt[i * c + t] = x[t * d + i];
 }
 
-static void loop_features_t(const struct contender_run_of *runs, size_t count, size_t f0, size_t f1,
-                            size_t c, const float *xt, const float *base, float *out)
+static void loop_features_t(const struct contend_slice *s, const float *xt, const float *base,
+                            float *out)
 {
-    for (size_t r = 0; r < count; r++) {
-        const size_t first = runs[r].to > f0 ? runs[r].to : f0;
-        const size_t end = runs[r].to + runs[r].count < f1 ? runs[r].to + runs[r].count : f1;
-        const float *x = xt + runs[r].var * c;
+    const size_t c = s->tokens;
+    for (size_t r = 0; r < s->count; r++) {
+        const struct contend_run_of *run = s->runs + r;
+        const size_t first = run->to > s->f0 ? run->to : s->f0;
+        const size_t end = run->to + run->count < s->f1 ? run->to + run->count : s->f1;
+        const float *x = xt + run->var * c;
         for (size_t f = first; f < end; f++) {
-            const float *b = base + (runs[r].from + f - runs[r].to) * c;
-            float *o = out + (f - f0) * c;
+            const float *b = base + (run->from + f - run->to) * c;
+            float *o = out + (f - s->f0) * c;
             size_t t = 0;
             for (; t + LANES <= c; t += LANES)
                 *(VU *)(o + t) = *(const VU *)(x + t) * *(const VU *)(b + t);
@@ -46,33 +48,39 @@ static void loop_features_t(const struct contender_run_of *runs, size_t count, s
     }
 }
 
-/* 8 tokens at a time: their rows stay in L1, and a weight is loaded once for them. */
-static void loop_features_k(const struct contender_run_of *runs, size_t count, size_t f0, size_t f1,
-                            size_t c, size_t d, const float *x, const float *base, size_t ldb,
-                            const float *weight, float *out, size_t ldo)
+/* Token t0 and up to 7 more: their rows stay in L1, and a weight is loaded once for them. */
+static void loop_features_8(const struct contend_slice *s, size_t t0, const float *x,
+                            const float *base, size_t ldb, const float *weight, float *out,
+                            size_t ldo)
 {
-    for (size_t t0 = 0; t0 < c; t0 += 8) {
-        const size_t t1 = t0 + 8 < c ? t0 + 8 : c;
-        for (size_t r = 0; r < count; r++) {
-            const size_t first = runs[r].to > f0 ? runs[r].to : f0;
-            const size_t end = runs[r].to + runs[r].count < f1 ? runs[r].to + runs[r].count : f1;
-            const float *from = base + runs[r].from + first - runs[r].to, *xr = x + runs[r].var;
-            for (size_t f = first; f < end; f += LANES) {
-                const float *b = from + (f - first);
-                float *o = out + (f - f0);
-                VF w = SET_F(1.0f);
-                if (weight)
-                    w = *(const VU *)(weight + f);
-                if (t1 - t0 == 8) {
-                    for (size_t t = t0; t < t0 + 8; t++)
-                        *(VU *)(o + t * ldo) = (SET_F(xr[t * d]) * w) * *(const VU *)(b + t * ldb);
-                } else {
-                    for (size_t t = t0; t < t1; t++)
-                        *(VU *)(o + t * ldo) = (SET_F(xr[t * d]) * w) * *(const VU *)(b + t * ldb);
-                }
+    const size_t t1 = t0 + 8 < s->tokens ? t0 + 8 : s->tokens, d = s->d;
+    for (size_t r = 0; r < s->count; r++) {
+        const struct contend_run_of *run = s->runs + r;
+        const size_t first = run->to > s->f0 ? run->to : s->f0;
+        const size_t end = run->to + run->count < s->f1 ? run->to + run->count : s->f1;
+        const float *from = base + run->from + first - run->to, *xr = x + run->var;
+        for (size_t f = first; f < end; f += LANES) {
+            const float *b = from + (f - first);
+            float *o = out + (f - s->f0);
+            VF w = SET_F(1.0f);
+            if (weight)
+                w = *(const VU *)(weight + f);
+            if (t1 - t0 == 8) { /* a count that the compiler knows */
+                for (size_t t = t0; t < t0 + 8; t++)
+                    *(VU *)(o + t * ldo) = (SET_F(xr[t * d]) * w) * *(const VU *)(b + t * ldb);
+            } else {
+                for (size_t t = t0; t < t1; t++)
+                    *(VU *)(o + t * ldo) = (SET_F(xr[t * d]) * w) * *(const VU *)(b + t * ldb);
             }
         }
     }
+}
+
+static void loop_features_k(const struct contend_slice *s, const float *x, const float *base,
+                            size_t ldb, const float *weight, float *out, size_t ldo)
+{
+    for (size_t t = 0; t < s->tokens; t += 8)
+        loop_features_8(s, t, x, base, ldb, weight, out, ldo);
 }
 
 static void loop_kernel(size_t rows, size_t keys, size_t r0, size_t terms, const float *coef,
@@ -163,9 +171,3 @@ static void loop_divide(size_t c, size_t dv, const float *den, float *o)
             row[j] *= r;
     }
 }
-
-#define CONTENDER_LOOPS                                                                            \
-    {                                                                                              \
-        loop_copy, loop_transpose, loop_features_t, loop_features_k, loop_kernel, loop_query_ones, \
-            loop_update_ones, loop_divide                                                          \
-    }

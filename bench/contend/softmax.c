@@ -14,28 +14,27 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench.h"
-#include "contender.h"
+#include "contend.h"
 
-enum { MOST_SHAPES = 8, ROOM = 16 /* numbers that whole vectors may overrun a row by */ };
+enum { MOST_SHAPES = 8, SLACK = 16 /* numbers by which whole vectors may overrun a row */ };
 
 struct softmax {
-    struct contender head;
-    const struct contender_backend *backend; /* NULL: by hand */
-    const struct contender_loops *loops;
-    const struct contender_softmax_loops *softmax;
-    enum contender_exp kind;
+    struct bench_contender head;
+    const struct contend_backend *backend; /* NULL: by hand */
+    const struct contend_loops *loops;
+    const struct contend_softmax_loops *softmax;
+    enum contend_exp kind;
     size_t d, dv, rows, keys, ldp;
     size_t shapes;
-    struct contender_gemm scores[MOST_SHAPES], values[MOST_SHAPES]; /* n and k are their keys */
+    struct contend_gemm scores[MOST_SHAPES], values[MOST_SHAPES]; /* n and k are their keys */
     float *q, *kt, *p, *den, *top;
-    struct contender_hand hand;
+    struct contend_hand hand;
 };
 
 /* -- causal, on matrix products -------------------------------------------------------------- */
 
-static const struct contender_gemm *find(const struct softmax *c, const struct contender_gemm *of,
-                                         size_t rows, size_t keys)
+static const struct contend_gemm *find(const struct softmax *c, const struct contend_gemm *of,
+                                       size_t rows, size_t keys)
 {
     for (size_t i = 0; i < c->shapes; i++)
         if ((size_t)c->scores[i].m == rows && (size_t)c->scores[i].n == keys)
@@ -43,29 +42,29 @@ static const struct contender_gemm *find(const struct softmax *c, const struct c
     return NULL;
 }
 
-/* Keys of a kernel's matrix are its rows turned; OpenBLAS turns them itself. */
+/* A kernel needs the keys transposed; OpenBLAS transposes them itself. */
 static bool prepare(struct softmax *c, size_t rows, size_t keys)
 {
     if (find(c, c->scores, rows, keys))
         return true;
     if (c->shapes == MOST_SHAPES)
         return false;
-    const bool turned = !c->kt;
-    struct contender_gemm *scores = c->scores + c->shapes, *values = c->values + c->shapes;
-    *scores = (struct contender_gemm){.m = (int)rows,
-                                      .n = (int)keys,
-                                      .k = (int)c->d,
-                                      .lda = (int)c->d,
-                                      .ldb = (int)(turned ? c->d : keys),
-                                      .ldc = (int)c->ldp,
-                                      .turned = turned};
-    *values = (struct contender_gemm){.m = (int)rows,
-                                      .n = (int)c->dv,
-                                      .k = (int)keys,
-                                      .lda = (int)c->ldp,
-                                      .ldb = (int)c->dv,
-                                      .ldc = (int)c->dv,
-                                      .beta = 1};
+    const bool transposed = !c->kt;
+    struct contend_gemm *scores = c->scores + c->shapes, *values = c->values + c->shapes;
+    *scores = (struct contend_gemm){.m = (int)rows,
+                                    .n = (int)keys,
+                                    .k = (int)c->d,
+                                    .lda = (int)c->d,
+                                    .ldb = (int)(transposed ? c->d : keys),
+                                    .ldc = (int)c->ldp,
+                                    .transposed = transposed};
+    *values = (struct contend_gemm){.m = (int)rows,
+                                    .n = (int)c->dv,
+                                    .k = (int)keys,
+                                    .lda = (int)c->ldp,
+                                    .ldb = (int)c->dv,
+                                    .ldc = (int)c->dv,
+                                    .beta = 1};
     c->shapes++;
     return c->backend->prepare(scores) && c->backend->prepare(values);
 }
@@ -87,7 +86,7 @@ static bool prepare_all(struct softmax *c, size_t n)
     return true;
 }
 
-static void run_blocks(struct contender *contender, size_t n, const float *q, const float *k,
+static void run_blocks(struct bench_contender *contender, size_t n, const float *q, const float *k,
                        const float *v, float *o)
 {
     struct softmax *c = (struct softmax *)contender;
@@ -98,7 +97,7 @@ static void run_blocks(struct contender *contender, size_t n, const float *q, co
     for (size_t r = 0; r < n; r += c->rows) {
         const size_t end = least(r + c->rows, n), rows = end - r;
         float *to = o + r * dv;
-        c->loops->copy(rows, d, q + r * d, d, CONTENDER_SCALE, c->q, d);
+        c->loops->copy(rows, d, q + r * d, d, CONTEND_SCALE, c->q, d);
         memset(to, 0, rows * dv * sizeof *to);
         for (size_t t = 0; t < rows; t++) {
             c->den[t] = 0;
@@ -108,8 +107,16 @@ static void run_blocks(struct contender *contender, size_t n, const float *q, co
             const size_t keys = least(end - s, c->keys);
             const float *b = c->kt ? c->kt + s * d : k + s * d;
             c->backend->run(find(c, c->scores, rows, keys), c->q, b, c->p);
-            c->softmax->weights[c->kind](rows, keys, r - s + 1, c->p, c->ldp, c->top, c->den, dv,
-                                         to);
+            const struct contend_scores scores = {.rows = rows,
+                                                  .keys = keys,
+                                                  .seen = r - s + 1,
+                                                  .p = c->p,
+                                                  .ldp = c->ldp,
+                                                  .top = c->top,
+                                                  .den = c->den,
+                                                  .dv = dv,
+                                                  .o = to};
+            c->softmax->weights[c->kind](&scores);
             c->backend->run(find(c, c->values, rows, keys), c->p, v + s * dv, to);
         }
         c->loops->divide(rows, dv, c->den, to);
@@ -118,28 +125,30 @@ static void run_blocks(struct contender *contender, size_t n, const float *q, co
 
 /* -- one query, on products of a matrix and a vector ----------------------------------------- */
 
-static void run_vector(struct contender *contender, size_t n, const float *q, const float *k,
+static void run_vector(struct bench_contender *contender, size_t n, const float *q, const float *k,
                        const float *v, float *o)
 {
     struct softmax *c = (struct softmax *)contender;
     c->den[0] = 0;
     c->top[0] = -HUGE_VALF;
-    c->backend->run_vector(false, (int)n, (int)c->d, CONTENDER_SCALE, k, q, c->p);
-    c->softmax->weights[c->kind](1, n, n, c->p, c->ldp, c->top, c->den, 0, o);
+    c->backend->run_vector(false, (int)n, (int)c->d, CONTEND_SCALE, k, q, c->p);
+    const struct contend_scores scores = {
+        .rows = 1, .keys = n, .seen = n, .p = c->p, .top = c->top, .den = c->den, .o = o};
+    c->softmax->weights[c->kind](&scores);
     c->backend->run_vector(true, (int)n, (int)c->dv, 1 / c->den[0], v, c->p, o);
 }
 
 /* -- by hand --------------------------------------------------------------------------------- */
 
-static void run_hand(struct contender *contender, size_t n, const float *q, const float *k,
+static void run_hand(struct bench_contender *contender, size_t n, const float *q, const float *k,
                      const float *v, float *o)
 {
     const struct softmax *c = (const struct softmax *)contender;
     c->softmax->prefill[c->kind](&c->hand, n, c->d, c->dv, q, k, v, o);
 }
 
-static void run_hand_decode(struct contender *contender, size_t n, const float *q, const float *k,
-                            const float *v, float *o)
+static void run_hand_decode(struct bench_contender *contender, size_t n, const float *q,
+                            const float *k, const float *v, float *o)
 {
     const struct softmax *c = (const struct softmax *)contender;
     c->softmax->decode[c->kind](&c->hand, n, c->d, c->dv, q, k, v, o);
@@ -147,7 +156,7 @@ static void run_hand_decode(struct contender *contender, size_t n, const float *
 
 /* -- making them ----------------------------------------------------------------------------- */
 
-static void softmax_destroy(struct contender *contender)
+static void softmax_destroy(struct bench_contender *contender)
 {
     struct softmax *c = (struct softmax *)contender;
     float *const memory[] = {c->q,      c->kt,       c->p,        c->den,    c->top,
@@ -164,8 +173,8 @@ static float *numbers(size_t count)
 
 static bool create_hand(struct softmax *c, size_t n, size_t lanes, bool decode)
 {
-    const size_t tile = CONTENDER_TILE, ldv = (c->dv + lanes - 1) / lanes * lanes;
-    struct contender_hand *w = &c->hand;
+    const size_t tile = CONTEND_TILE, ldv = (c->dv + lanes - 1) / lanes * lanes;
+    struct contend_hand *w = &c->hand;
     w->qt = numbers(c->d * tile);
     w->s = numbers(tile * tile);
     w->acc = numbers(tile * ldv);
@@ -181,50 +190,50 @@ static bool create_blocks(struct softmax *c, size_t n)
     c->p = numbers(c->rows * c->ldp);
     c->den = numbers(c->rows);
     c->top = numbers(c->rows);
-    if (c->backend == &contender_xsmm)
+    if (c->backend == &contend_xsmm)
         c->kt = numbers(n * c->d);
-    return c->q && c->p && c->den && c->top && (c->kt || c->backend != &contender_xsmm) &&
+    return c->q && c->p && c->den && c->top && (c->kt || c->backend != &contend_xsmm) &&
            prepare_all(c, n);
 }
 
 static bool create_vector(struct softmax *c, size_t n)
 {
     c->ldp = n;
-    c->p = numbers(n + ROOM);
+    c->p = numbers(n + SLACK);
     c->den = numbers(1);
     c->top = numbers(1);
     return c->p && c->den && c->top && c->backend->run_vector;
 }
 
 struct kind {
-    const struct contender_backend *backend;
-    enum contender_exp kind;
+    const struct contend_backend *backend;
+    enum contend_exp kind;
     size_t rows, keys; /* of a tile; 0 keys: all */
     const char *name;
 };
 
 static const struct kind causal_kinds[] = {
-    {&contender_openblas, CONTENDER_ONLINE, 128, 256, "openblas_online"},
-    {&contender_openblas, CONTENDER_SLEEF, 128, 256, "openblas_nomax"},
-    {&contender_xsmm, CONTENDER_SLEEF, 64, 64, "libxsmm_sleef"},
-    {&contender_xsmm, CONTENDER_POLY7, 64, 64, "libxsmm_poly7"},
-    {NULL, CONTENDER_SLEEF, CONTENDER_TILE, CONTENDER_TILE, "hand_sleef"},
-    {NULL, CONTENDER_POLY7, CONTENDER_TILE, CONTENDER_TILE, "hand_poly7"},
+    {&contend_openblas, CONTEND_ONLINE, 128, 256, "openblas_online"},
+    {&contend_openblas, CONTEND_SLEEF, 128, 256, "openblas_nomax"},
+    {&contend_xsmm, CONTEND_SLEEF, 64, 64, "libxsmm_sleef"},
+    {&contend_xsmm, CONTEND_POLY7, 64, 64, "libxsmm_poly7"},
+    {NULL, CONTEND_SLEEF, CONTEND_TILE, CONTEND_TILE, "hand_sleef"},
+    {NULL, CONTEND_POLY7, CONTEND_TILE, CONTEND_TILE, "hand_poly7"},
 };
 
 _Static_assert(sizeof causal_kinds / sizeof *causal_kinds <= MOST_CONTENDERS, "none is left out");
 
 static const struct kind decode_kinds[] = {
-    {&contender_openblas, CONTENDER_ONLINE, 1, 0, "openblas_gemv"},
-    {NULL, CONTENDER_SLEEF, 1, CONTENDER_TILE, "hand_sleef"},
-    {NULL, CONTENDER_POLY7, 1, CONTENDER_TILE, "hand_poly7"},
+    {&contend_openblas, CONTEND_ONLINE, 1, 0, "openblas_gemv"},
+    {NULL, CONTEND_SLEEF, 1, CONTEND_TILE, "hand_sleef"},
+    {NULL, CONTEND_POLY7, 1, CONTEND_TILE, "hand_poly7"},
 };
 
-static struct contender *create(const struct kind *kind, const struct bench_problem *problem,
-                                const struct bench_unit *unit)
+static struct bench_contender *create(const struct kind *kind, const struct bench_problem *problem,
+                                      const struct contend_unit *unit)
 {
     const bool decode = problem->op == BENCH_SOFTMAX_DECODE;
-    if (kind->backend && !kind->backend->start())
+    if (kind->backend && !contend_start(kind->backend))
         return NULL;
     struct softmax *c = calloc(1, sizeof *c);
     if (!c)
@@ -237,13 +246,13 @@ static struct contender *create(const struct kind *kind, const struct bench_prob
     c->keys = kind->keys;
     c->d = problem->d;
     c->dv = problem->dv;
-    c->head = (struct contender){.chunk = kind->keys ? kind->keys : problem->n,
-                                 .destroy = softmax_destroy};
+    c->head = (struct bench_contender){.chunk = kind->keys ? kind->keys : problem->n,
+                                       .destroy = softmax_destroy};
     snprintf(c->head.name, sizeof c->head.name, "%s", kind->name);
     bool made;
     if (!c->backend) {
         c->head.run = decode ? run_hand_decode : run_hand;
-        made = create_hand(c, problem->n, unit->lanes_f32, decode);
+        made = create_hand(c, problem->n, unit->lanes, decode);
     } else {
         c->head.run = decode ? run_vector : run_blocks;
         made = decode ? create_vector(c, problem->n) : create_blocks(c, problem->n);
@@ -255,18 +264,11 @@ static struct contender *create(const struct kind *kind, const struct bench_prob
     return &c->head;
 }
 
-struct contender *contender_softmax(size_t i, const struct bench_problem *problem,
-                                    const struct bench_unit *unit)
+struct bench_contender *contend_softmax(size_t i, const struct bench_problem *problem,
+                                        const struct contend_unit *unit)
 {
-    if (i >= sizeof causal_kinds / sizeof *causal_kinds)
-        return NULL;
-    return create(causal_kinds + i, problem, unit);
-}
-
-struct contender *contender_softmax_decode(size_t i, const struct bench_problem *problem,
-                                           const struct bench_unit *unit)
-{
-    if (i >= sizeof decode_kinds / sizeof *decode_kinds)
-        return NULL;
-    return create(decode_kinds + i, problem, unit);
+    const bool decode = problem->op == BENCH_SOFTMAX_DECODE;
+    const size_t count = decode ? sizeof decode_kinds / sizeof *decode_kinds
+                                : sizeof causal_kinds / sizeof *causal_kinds;
+    return i < count ? create((decode ? decode_kinds : causal_kinds) + i, problem, unit) : NULL;
 }

@@ -16,30 +16,24 @@ static bool four_ways(const struct paper_run *run, struct paper_table *t, const 
 {
     struct paper_race race = {.run = run};
     paper_progress(run, "threads and arithmetic, %s", problem);
-    paper_enter(&race, "f32, one thread", problem, TSA_F32, 1);
-    paper_enter(&race, "f64, one thread", problem, TSA_F64, 1);
+    paper_enter(&race, "f32, one thread", TSA_F32, 1, "%s", problem);
+    paper_enter(&race, "f64, one thread", TSA_F64, 1, "%s", problem);
     if (threads > 1) {
-        paper_enter(&race, "f32, two threads", problem, TSA_F32, 2);
-        paper_enter(&race, "f64, two threads", problem, TSA_F64, 2);
+        paper_enter(&race, "f32, two threads", TSA_F32, 2, "%s", problem);
+        paper_enter(&race, "f64, two threads", TSA_F64, 2, "%s", problem);
     }
     const bool done = paper_race_run(&race);
-    for (size_t i = 0; done && i < race.count; i++) {
-        const struct paper_racer *r = &race.racers[i];
+    for (size_t i = 0; done && i < race.all.count; i++) {
+        const struct bench_racer *r = &race.all.racers[i];
         const struct bench_problem *p = &r->op->problem;
         const double tokens =
             (double)(p->batch * p->heads) * (bench_is_decode(p->op) ? 1 : (double)p->n);
-        const double row[] = {NAN,
-                              r->op->in.dtype == TSA_F64 ? 64 : 32,
-                              tsa_plan_threads(r->op->plan),
-                              r->seconds * 1e3,
-                              r->median * 1e3,
-                              r->seconds * 1e6 / tokens,
-                              r->error,
-                              race.racers[0].seconds / r->seconds};
-        paper_row(t, row, 8);
+        PAPER_ROW(t, NAN, r->op->in.dtype == TSA_F64 ? 64 : 32, tsa_plan_threads(r->op->plan),
+                  r->seconds * 1e3, r->median * 1e3, r->seconds * 1e6 / tokens, r->error,
+                  race.all.racers[0].seconds / r->seconds);
         paper_row_text(t, 0, problem);
         if (i)
-            ratios[i - 1] = row[7];
+            ratios[i - 1] = race.all.racers[0].seconds / r->seconds;
     }
     paper_race_clear(&race);
     return done;
@@ -123,13 +117,13 @@ static double energy_joules(const struct energy *energy)
 }
 
 /* Joules per pass, over as many passes as fill two seconds. */
-static bool joules_of(const struct energy *zones, struct paper_racer *r, double *joules)
+static bool joules_of(const struct energy *zones, struct bench_racer *r, double *joules)
 {
     struct energy energy = *zones;
-    const double start = bench_now();
+    const double start = cmd_seconds();
     size_t passes = 0;
     energy_start(&energy);
-    while (bench_now() - start < 2) {
+    while (cmd_seconds() - start < 2) {
         if (!bench_op_work(r->op, 1))
             return false;
         passes++;
@@ -141,21 +135,19 @@ static bool joules_of(const struct energy *zones, struct paper_racer *r, double 
 static bool measure_energy(const struct paper_run *run, struct paper_experiment *e,
                            const struct energy *energy)
 {
-    static const char *const heads[] = {"problem", "joules a pass", "uJ a token"};
+    static const char heads[] = "problem|joules a pass|uJ a token";
     static const char *const problems[] = {"prefill:n8192:d16:dv64:t3", "softmax:n8192:d16:dv64"};
-    struct paper_table *t =
-        paper_table(e, "energy", "Energy of all packages, one thread", heads, PAPER_COUNT(heads));
+    struct paper_table *t = paper_table(e, "energy", "Energy of all packages, one thread", heads);
     double joules[2];
     for (size_t i = 0; i < 2; i++) {
         struct paper_race race = {.run = run};
         paper_progress(run, "energy, %s", problems[i]);
-        struct paper_racer *r = paper_enter(&race, "energy", problems[i], TSA_F32, 1);
+        struct bench_racer *r = paper_enter(&race, "energy", TSA_F32, 1, "%s", problems[i]);
         const bool done = r && joules_of(energy, r, &joules[i]);
         paper_race_clear(&race);
         if (!done)
             return false;
-        const double row[] = {NAN, joules[i], joules[i] * 1e6 / 8192};
-        paper_row(t, row, 3);
+        PAPER_ROW(t, NAN, joules[i], joules[i] * 1e6 / 8192);
         paper_row_text(t, 0, problems[i]);
     }
     paper_ours(e, "energy of tsa_softmax over that of the states, N = 8,192", joules[1] / joules[0],
@@ -165,9 +157,8 @@ static bool measure_energy(const struct paper_run *run, struct paper_experiment 
 
 bool paper_beyond(const struct paper_run *run, struct paper_experiment *e)
 {
-    static const char *const heads[] = {
-        "problem",    "bits",         "threads", "ms",
-        "median, ms", "us per token", "error",   "speedup over f32, one thread"};
+    static const char heads[] = "problem|bits|threads|ms|median, ms|us per token|error|"
+                                "speedup over f32, one thread";
     static const char *const full[] = {
         "prefill:n8192:d16:dv64:t3",     "prefill:h8:n2048:d16:dv64:t3",
         "softmax:n8192:d16:dv64",        "decode:n65536:d16:dv64:t3",
@@ -177,7 +168,7 @@ bool paper_beyond(const struct paper_run *run, struct paper_experiment *e)
     const size_t count = run->quick ? sizeof quick / sizeof *quick : sizeof full / sizeof *full;
     const int threads = tsa_default_threads(NULL);
     struct energy energy;
-    struct paper_table *t = paper_table(e, "", "Threads and arithmetic", heads, PAPER_COUNT(heads));
+    struct paper_table *t = paper_table(e, "", "Threads and arithmetic", heads);
 
     snprintf(
         e->setting, sizeof e->setting,

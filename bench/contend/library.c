@@ -7,13 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench.h"
+#include "contend.h"
 
 #ifdef TSA_BENCH_DLOPEN
 
 #include <dlfcn.h>
 
-void *bench_library(const char *const *names)
+void *contend_library(const char *const *names)
 {
     void *library = NULL;
     unsetenv("OPENBLAS_CORETYPE");
@@ -24,7 +24,7 @@ void *bench_library(const char *const *names)
     return library;
 }
 
-bool bench_library_find(void *library, const char *name, void *function)
+bool contend_library_find(void *library, const char *name, void *function)
 {
     void *symbol = dlsym(library, name);
     memcpy(function, &symbol, sizeof symbol); /* ISO C has no cast to a function pointer */
@@ -33,13 +33,13 @@ bool bench_library_find(void *library, const char *name, void *function)
 
 #else
 
-void *bench_library(const char *const *names)
+void *contend_library(const char *const *names)
 {
     (void)names;
     return NULL;
 }
 
-bool bench_library_find(void *library, const char *name, void *function)
+bool contend_library_find(void *library, const char *name, void *function)
 {
     (void)library;
     (void)name;

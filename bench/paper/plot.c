@@ -51,16 +51,16 @@ static void write_script(FILE *file, const struct paper_table *t, const struct p
                   "set terminal svg size 760,440 dynamic background rgb 'white'\n"
                   "set grid\nset key below noenhanced\n");
     set(file, "title", p->title);
-    set(file, "xlabel", t->heads[p->x]);
+    set(file, "xlabel", t->heads[0]);
     set(file, "ylabel", p->y_label);
-    if (p->log_x)
-        fprintf(file, "set logscale x 2\nset xtics rotate by -35\n");
-    if (p->log_y)
+    if (p->axes == PAPER_LOG_XY)
+        fprintf(file, "set logscale x 2\nset xtics rotate by -35\nset rmargin 5\n");
+    if (p->axes != PAPER_LINEAR)
         fprintf(file, "set logscale y\nset format y '%%g'\n");
     fprintf(file, "$data << END\n");
     for (size_t r = 0; r < t->rows; r++) {
-        fprintf(file, "%.9g", t->cells[r][p->x].value);
-        for (size_t i = 0; i < p->count; i++)
+        fprintf(file, "%.9g", t->cells[r][0].value);
+        for (size_t i = 0; i < PAPER_SERIES && p->y[i]; i++)
             if (isfinite(t->cells[r][p->y[i]].value))
                 fprintf(file, " %.9g", t->cells[r][p->y[i]].value);
             else
@@ -68,10 +68,11 @@ static void write_script(FILE *file, const struct paper_table *t, const struct p
         fprintf(file, "\n");
     }
     fprintf(file, "END\n");
-    for (size_t i = 0; i < p->count; i++) {
+    for (size_t i = 0; i < PAPER_SERIES && p->y[i]; i++) {
         if (!has_values(t, p->y[i]))
             continue;
-        fprintf(file, "%s$data using 1:%zu with linespoints title ", before, i + 2);
+        fprintf(file, "%s$data using 1:%zu with linespoints%s title ", before, i + 2,
+                p->y[i] == p->ours ? " linewidth 3 linecolor rgb '#c1272d'" : "");
         quote(file, t->heads[p->y[i]]);
         before = ", ";
     }

@@ -29,43 +29,37 @@ static void rounded(struct paper_experiment *e, const char *name, double paper, 
 
 static void state_table(struct paper_experiment *e)
 {
-    static const char *const heads[] = {"d", "n = 1", "n = 2", "n = 3", "n = 4", "n = 5", "n = 6"};
-    static const size_t dims[] = {4, 8, 16, 32, 64, 128}, series[] = {1, 2, 3, 4, 5, 6};
-    struct paper_table *t =
-        paper_table(e, "", "State of one head, MiB at bf16", heads, PAPER_COUNT(heads));
+    static const char heads[] = "d|n = 1|n = 2|n = 3|n = 4|n = 5|n = 6";
+    static const size_t dims[] = {4, 8, 16, 32, 64, 128};
+    struct paper_table *t = paper_table(e, "", "State of one head, MiB at bf16", heads);
     for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
         double row[1 + MOST_TERMS] = {(double)dims[i]};
         for (size_t n = 1; n <= MOST_TERMS; n++)
             row[n] = state_mib(dims[i], n);
         paper_row(t, row, 1 + MOST_TERMS);
     }
-    struct paper_plot *p =
-        paper_plot(e, "size", "State of one head against its width, bf16", 0, 0, series, 6);
-    p->log_x = p->log_y = true;
-    snprintf(p->y_label, sizeof p->y_label, "MiB");
+    paper_plot(e, "size", "State of one head against its width, bf16", "MiB", PAPER_LOG_XY,
+               (size_t[]){1, 2, 3, 4, 5, 6, 0});
 }
 
 static void cache_table(struct paper_experiment *e)
 {
-    static const char *const heads[] = {"N", "key/value cache, MiB", "state n = 3, MiB",
-                                        "cache / state"};
+    static const char heads[] = "N|key/value cache, MiB|state n = 3, MiB|cache / state";
     static const size_t tokens[] = {125, 1024, 4096, 32768, 131072, 1048576};
-    struct paper_table *t = paper_table(e, "cache", "Key/value cache and state at d = 16, bf16",
-                                        heads, PAPER_COUNT(heads));
+    struct paper_table *t =
+        paper_table(e, "cache", "Key/value cache and state at d = 16, bf16", heads);
     for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++) {
         const double cache = cache_mib(16, tokens[i]), state = state_mib(16, 3);
-        const double row[] = {(double)tokens[i], cache, state, cache / state};
-        paper_row(t, row, 4);
+        PAPER_ROW(t, (double)tokens[i], cache, state, cache / state);
     }
 }
 
 /* What this library keeps: sums in two parts, and a window. */
 static bool library_table(struct paper_experiment *e)
 {
-    static const char *const heads[] = {"n", "chunk", "state of this library, MiB",
-                                        "elements at f32, MiB", "ratio"};
-    struct paper_table *t = paper_table(e, "library", "States of this library at d = 16, f32",
-                                        heads, PAPER_COUNT(heads));
+    static const char heads[] = "n|chunk|state of this library, MiB|elements at f32, MiB|ratio";
+    struct paper_table *t =
+        paper_table(e, "library", "States of this library at d = 16, f32", heads);
     for (size_t n = 1; n <= MOST_TERMS; n++) {
         struct tsa_options o;
         struct tsa_measure m;
@@ -79,8 +73,7 @@ static bool library_table(struct paper_experiment *e)
             return paper_fail(status, &err);
         const double elements = (double)tsa_state_elements(16, DV, n) * 4 / MIB;
         const double bytes = (double)m.state_bytes / MIB;
-        const double row[] = {(double)n, (double)m.chunk, bytes, elements, bytes / elements};
-        paper_row(t, row, 5);
+        PAPER_ROW(t, (double)n, (double)m.chunk, bytes, elements, bytes / elements);
     }
     return true;
 }

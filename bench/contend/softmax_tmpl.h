@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The loops of the softmax contenders. Included after contender_tmpl.h; beside what that needs:
+/* The loops of the softmax contenders. Included after contend_tmpl.h; beside what that needs:
  *   EXP_F(x)      SLEEF's exp (in the scalar unit the C library's)
  *   MAX_F(a, b)   the larger, lane by lane; TOP_F(w) is the largest lane of w
  *   REDUCE_F(p)   lane j is the sum of the lanes of p[j], j < LANES
@@ -19,14 +19,14 @@
 #define HAND_INLINE static inline
 #endif
 
-#define TILE CONTENDER_TILE
+#define TILE CONTEND_TILE
 #define LOAD_F(p) ((VF) * (const VU *)(p))
 #define STORE_F(p, x) (*(VU *)(p) = (x))
 
 /* e^x, for the polynomial with |x| <= 1/2: beyond degree 7 less than 2e-7 of the value is left. */
-HAND_INLINE VF softmax_weight(enum contender_exp kind, VF x)
+HAND_INLINE VF softmax_weight(enum contend_exp kind, VF x)
 {
-    if (kind != CONTENDER_POLY7)
+    if (kind != CONTEND_POLY7)
         return EXP_F(x);
     VF p = SET_F(1.0f / 5040);
     p = FMA_F(p, x, SET_F(1.0f / 720));
@@ -59,48 +59,57 @@ static void softmax_raise(size_t visible, const float *row, float *top, float *d
     *top = m;
 }
 
-HAND_INLINE void softmax_weights(enum contender_exp kind, size_t rows, size_t keys, size_t seen,
-                                 float *p, size_t ldp, float *top, float *den, size_t dv, float *o)
+HAND_INLINE VF softmax_part(enum contend_exp kind, const float *row, VF shift)
 {
-    for (size_t t = 0; t < rows; t++) {
-        const size_t visible = seen + t < keys ? seen + t : keys;
-        float *row = p + t * ldp;
+    const VF x = LOAD_F(row);
+    return softmax_weight(kind, kind == CONTEND_ONLINE ? (VF)(x - shift) : x);
+}
+
+HAND_INLINE void softmax_weights(enum contend_exp kind, const struct contend_scores *s)
+{
+    for (size_t t = 0; t < s->rows; t++) {
+        const size_t visible = s->seen + t < s->keys ? s->seen + t : s->keys;
+        float *row = s->p + t * s->ldp;
         VF sum = SET_F(0.0f), shift = sum;
         size_t j = 0;
-        if (kind == CONTENDER_ONLINE) {
-            softmax_raise(visible, row, top + t, den + t, dv, o + t * dv);
-            shift = SET_F(top[t]);
+        if (kind == CONTEND_ONLINE) {
+            softmax_raise(visible, row, s->top + t, s->den + t, s->dv, s->o + t * s->dv);
+            shift = SET_F(s->top[t]);
         }
         for (; j + 4 * LANES <= visible; j += 4 * LANES) {
             HAND_UNROLL
             for (size_t i = 0; i < 4 * LANES; i += LANES) {
-                const VF x = LOAD_F(row + j + i);
-                const VF w = softmax_weight(kind, kind == CONTENDER_ONLINE ? (VF)(x - shift) : x);
+                const VF w = softmax_part(kind, row + j + i, shift);
                 STORE_F(row + j + i, w);
                 sum += w;
             }
         }
         for (; j + LANES <= visible; j += LANES) {
-            const VF x = LOAD_F(row + j);
-            const VF w = softmax_weight(kind, kind == CONTENDER_ONLINE ? (VF)(x - shift) : x);
+            const VF w = softmax_part(kind, row + j, shift);
             STORE_F(row + j, w);
             sum += w;
         }
-        if (j < visible) { /* rows have room for whole vectors */
-            const VF x = LOAD_F(row + j);
-            VF w = softmax_weight(kind, kind == CONTENDER_ONLINE ? (VF)(x - shift) : x);
+        if (j < visible) { /* rows have memory for whole vectors */
+            VF w = softmax_part(kind, row + j, shift);
             w = MASK_F(w, loop_mask + 16 - (visible - j));
             STORE_F(row + j, w);
             sum += w;
             j += LANES;
         }
-        for (; j < keys; j += LANES)
+        for (; j < s->keys; j += LANES)
             STORE_F(row + j, SET_F(0.0f));
-        den[t] += SUM_F(sum);
+        s->den[t] += SUM_F(sum);
     }
 }
 
 /* -- by hand: tiles of 64 queries and 64 keys ------------------------------------------------ */
+
+/* What an instance is compiled for. held: d is 16, and a query's variables stay in registers. */
+struct hand_form {
+    enum contend_exp kind;
+    bool held, diagonal;
+    size_t d;
+};
 
 /* lane i of the vector at TILE + i0 - j is -1 where query i0+i sees key j */
 static const int hand_mask[2 * TILE] = {
@@ -111,15 +120,15 @@ static const int hand_mask[2 * TILE] = {
 };
 
 /* Scores, then weights of LANES queries and `keys` keys. held: 16 variables, in registers. */
-HAND_INLINE VF hand_keys(enum contender_exp kind, bool held, bool diagonal, int keys, size_t d,
-                         const VF *variable, const float *qt, const float *k, const int *sees,
-                         float *s, VF sum)
+HAND_INLINE VF hand_keys(struct hand_form f, int keys, const VF *variable, const float *qt,
+                         const float *k, const int *sees, float *s, VF sum)
 {
+    const size_t d = f.d;
     VF x[8];
     HAND_UNROLL
     for (int u = 0; u < keys; u++)
-        x[u] = (held ? variable[0] : LOAD_F(qt)) * SET_F(k[(size_t)u * d]);
-    if (held) {
+        x[u] = (f.held ? variable[0] : LOAD_F(qt)) * SET_F(k[(size_t)u * d]);
+    if (f.held) {
         HAND_UNROLL
         for (size_t i = 1; i < 16; i++) {
             HAND_UNROLL
@@ -135,8 +144,8 @@ HAND_INLINE VF hand_keys(enum contender_exp kind, bool held, bool diagonal, int 
     }
     HAND_UNROLL
     for (int u = 0; u < keys; u++) {
-        VF w = softmax_weight(kind, x[u]);
-        if (diagonal)
+        VF w = softmax_weight(f.kind, x[u]);
+        if (f.diagonal)
             w = MASK_F(w, sees - u);
         sum += w;
         STORE_F(s + u * TILE, w);
@@ -145,24 +154,23 @@ HAND_INLINE VF hand_keys(enum contender_exp kind, bool held, bool diagonal, int 
 }
 
 /* s[j][t] = weight of key j for query t, den[t] += its sum over keys */
-HAND_INLINE void hand_weights(enum contender_exp kind, bool held, bool diagonal, size_t rows,
-                              size_t keys, size_t d, const float *qt, const float *k, float *s,
-                              float *den)
+HAND_INLINE void hand_weights(struct hand_form f, size_t rows, size_t keys, const float *qt,
+                              const float *k, float *s, float *den)
 {
     for (size_t b = 0; b < rows; b += LANES) {
         VF variable[16], sum = LOAD_F(den + b);
         size_t j = 0;
-        if (held) {
+        if (f.held) {
             HAND_UNROLL
             for (size_t i = 0; i < 16; i++)
                 variable[i] = LOAD_F(qt + i * TILE + b);
         }
         for (; j + 8 <= keys; j += 8)
-            sum = hand_keys(kind, held, diagonal, 8, d, variable, qt + b, k + j * d,
-                            hand_mask + TILE + b - j, s + j * TILE + b, sum);
+            sum = hand_keys(f, 8, variable, qt + b, k + j * f.d, hand_mask + TILE + b - j,
+                            s + j * TILE + b, sum);
         for (; j < keys; j++)
-            sum = hand_keys(kind, held, diagonal, 1, d, variable, qt + b, k + j * d,
-                            hand_mask + TILE + b - j, s + j * TILE + b, sum);
+            sum = hand_keys(f, 1, variable, qt + b, k + j * f.d, hand_mask + TILE + b - j,
+                            s + j * TILE + b, sum);
         STORE_F(den + b, sum);
     }
 }
@@ -212,23 +220,23 @@ HAND_INLINE void hand_values(int vectors, bool diagonal, size_t rows, size_t key
 }
 
 /* The keys of a diagonal tile are the tokens of its queries. */
-HAND_INLINE void hand_tile(enum contender_exp kind, bool held, bool diagonal, size_t rows, size_t d,
-                           size_t ldv, const struct contender_hand *w, const float *k,
-                           const float *v)
+HAND_INLINE void hand_tile(struct hand_form f, size_t rows, size_t ldv,
+                           const struct contend_hand *w, const float *k, const float *v)
 {
-    const size_t keys = diagonal ? rows : TILE;
+    const size_t keys = f.diagonal ? rows : TILE;
     size_t c = 0;
-    hand_weights(kind, held, diagonal, rows, keys, d, w->qt, k, w->s, w->den);
+    hand_weights(f, rows, keys, w->qt, k, w->s, w->den);
     for (; c + HAND_VECTORS * LANES <= ldv; c += HAND_VECTORS * LANES)
-        hand_values(HAND_VECTORS, diagonal, rows, keys, w->s, v + c, ldv, w->acc + c);
+        hand_values(HAND_VECTORS, f.diagonal, rows, keys, w->s, v + c, ldv, w->acc + c);
     for (; c < ldv; c += LANES)
-        hand_values(1, diagonal, rows, keys, w->s, v + c, ldv, w->acc + c);
+        hand_values(1, f.diagonal, rows, keys, w->s, v + c, ldv, w->acc + c);
 }
 
-HAND_INLINE void hand_prefill(enum contender_exp kind, bool held, const struct contender_hand *w,
-                              size_t n, size_t d, size_t dv, const float *q, const float *k,
-                              const float *v, float *o)
+HAND_INLINE void hand_prefill(struct hand_form f, const struct contend_hand *w, size_t n, size_t dv,
+                              const float *q, const float *k, const float *v, float *o)
 {
+    const struct hand_form diagonal = {f.kind, f.held, true, f.d};
+    const size_t d = f.d;
     const size_t ldv = (dv + LANES - 1) / LANES * LANES;
     if (ldv != dv) {
         loop_copy(n, dv, v, dv, 1, w->v, ldv);
@@ -240,10 +248,10 @@ HAND_INLINE void hand_prefill(enum contender_exp kind, bool held, const struct c
         memset(w->den, 0, TILE * sizeof *w->den);
         for (size_t t = 0; t < TILE; t++) /* queries past the end are 0, and not put out */
             for (size_t i = 0; i < d; i++)
-                w->qt[i * TILE + t] = t < rows ? q[(r + t) * d + i] * CONTENDER_SCALE : 0;
+                w->qt[i * TILE + t] = t < rows ? q[(r + t) * d + i] * CONTEND_SCALE : 0;
         for (size_t s = 0; s < r; s += TILE)
-            hand_tile(kind, held, false, rows, d, ldv, w, k + s * d, v + s * ldv);
-        hand_tile(kind, held, true, rows, d, ldv, w, k + r * d, v + r * ldv);
+            hand_tile(f, rows, ldv, w, k + s * d, v + s * ldv);
+        hand_tile(diagonal, rows, ldv, w, k + r * d, v + r * ldv);
         for (size_t t = 0; t < rows; t++)
             loop_copy(1, dv, w->acc + t * ldv, ldv, 1 / w->den[t], o + (r + t) * dv, dv);
     }
@@ -275,8 +283,8 @@ HAND_INLINE VF hand_scores(size_t d, const float *q, const float *k)
 }
 
 /* e[j] = weight of key j < keys; returns sum with them */
-HAND_INLINE VF hand_row(enum contender_exp kind, size_t keys, size_t d,
-                        const struct contender_hand *w, const float *k, float *e, VF sum)
+HAND_INLINE VF hand_row(enum contend_exp kind, size_t keys, size_t d, const struct contend_hand *w,
+                        const float *k, float *e, VF sum)
 {
     size_t j = 0;
     for (; j + LANES <= keys; j += LANES) {
@@ -323,12 +331,12 @@ HAND_INLINE void hand_columns(int streams, int vectors, size_t keys, const float
 }
 
 /* `keys` keys of each stream. */
-HAND_INLINE VF hand_step(enum contender_exp kind, int streams, size_t keys, size_t d, size_t dv,
-                         const struct contender_hand *w, const float *const *k,
-                         const float *const *v, VF sum)
+HAND_INLINE VF hand_step(struct hand_form f, int streams, size_t keys, size_t dv,
+                         const struct contend_hand *w, const float *const *k, const float *const *v,
+                         VF sum)
 {
     for (int s = 0; s < streams; s++)
-        sum = hand_row(kind, keys, d, w, k[s], w->s + s * HAND_STEP, sum);
+        sum = hand_row(f.kind, keys, f.d, w, k[s], w->s + s * HAND_STEP, sum);
     size_t c = 0;
     for (; c + HAND_VECTORS * LANES <= dv; c += HAND_VECTORS * LANES) {
         const float *const at[2] = {v[0] + c, v[1] + c};
@@ -346,23 +354,23 @@ HAND_INLINE VF hand_step(enum contender_exp kind, int streams, size_t keys, size
 }
 
 /* The first and the second half of the cache are read side by side. */
-HAND_INLINE void hand_decode(enum contender_exp kind, const struct contender_hand *w, size_t n,
-                             size_t d, size_t dv, const float *q, const float *k, const float *v,
-                             float *o)
+HAND_INLINE void hand_decode(struct hand_form f, const struct contend_hand *w, size_t n, size_t dv,
+                             const float *q, const float *k, const float *v, float *o)
 {
+    const size_t d = f.d;
     const size_t half = n / 2 / HAND_STEP * HAND_STEP;
     VF sum = SET_F(0.0f);
 
     memset(w->acc, 0, 2 * dv * sizeof *w->acc);
-    loop_copy(1, d, q, d, CONTENDER_SCALE, w->qt, d);
+    loop_copy(1, d, q, d, CONTEND_SCALE, w->qt, d);
     for (size_t j = 0; j < half; j += HAND_STEP) {
         const float *const ks[2] = {k + j * d, k + (half + j) * d};
         const float *const vs[2] = {v + j * dv, v + (half + j) * dv};
-        sum = hand_step(kind, 2, HAND_STEP, d, dv, w, ks, vs, sum);
+        sum = hand_step(f, 2, HAND_STEP, dv, w, ks, vs, sum);
     }
     for (size_t j = 2 * half; j < n; j += HAND_STEP) {
         const float *const ks[2] = {k + j * d, k}, *const vs[2] = {v + j * dv, v};
-        sum = hand_step(kind, 1, n - j < HAND_STEP ? n - j : HAND_STEP, d, dv, w, ks, vs, sum);
+        sum = hand_step(f, 1, n - j < HAND_STEP ? n - j : HAND_STEP, dv, w, ks, vs, sum);
     }
     for (size_t c = 0; c < dv; c++)
         w->acc[c] += w->acc[dv + c];
@@ -372,38 +380,42 @@ HAND_INLINE void hand_decode(enum contender_exp kind, const struct contender_han
 /* -- instances ------------------------------------------------------------------------------- */
 
 #define SOFTMAX_WEIGHTS(name, kind)                                                                \
-    static void name(size_t rows, size_t keys, size_t seen, float *p, size_t ldp, float *top,      \
-                     float *den, size_t dv, float *o)                                              \
+    static void name(const struct contend_scores *s)                                               \
     {                                                                                              \
-        softmax_weights(kind, rows, keys, seen, p, ldp, top, den, dv, o);                          \
+        softmax_weights(kind, s);                                                                  \
     }
-SOFTMAX_WEIGHTS(weights_online, CONTENDER_ONLINE)
-SOFTMAX_WEIGHTS(weights_sleef, CONTENDER_SLEEF)
-SOFTMAX_WEIGHTS(weights_poly7, CONTENDER_POLY7)
+SOFTMAX_WEIGHTS(weights_online, CONTEND_ONLINE)
+SOFTMAX_WEIGHTS(weights_sleef, CONTEND_SLEEF)
+SOFTMAX_WEIGHTS(weights_poly7, CONTEND_POLY7)
 
-#define SOFTMAX_HAND(prefill, decode, kind)                                                        \
-    static void prefill(const struct contender_hand *w, size_t n, size_t d, size_t dv,             \
-                        const float *q, const float *k, const float *v, float *o)                  \
+/* d = 16, dv = 64 has an instance of its own. */
+#define SOFTMAX_HAND(name, hand, kind, held)                                                       \
+    static void name(const struct contend_hand *w, size_t n, size_t d, size_t dv, const float *q,  \
+                     const float *k, const float *v, float *o)                                     \
     {                                                                                              \
         if (d == 16 && dv == 64)                                                                   \
-            hand_prefill(kind, true, w, n, 16, 64, q, k, v, o);                                    \
+            hand((struct hand_form){kind, held, false, 16}, w, n, 64, q, k, v, o);                 \
         else                                                                                       \
-            hand_prefill(kind, false, w, n, d, dv, q, k, v, o);                                    \
-    }                                                                                              \
-    static void decode(const struct contender_hand *w, size_t n, size_t d, size_t dv,              \
-                       const float *q, const float *k, const float *v, float *o)                   \
-    {                                                                                              \
-        if (d == 16 && dv == 64)                                                                   \
-            hand_decode(kind, w, n, 16, 64, q, k, v, o);                                           \
-        else                                                                                       \
-            hand_decode(kind, w, n, d, dv, q, k, v, o);                                            \
+            hand((struct hand_form){kind, false, false, d}, w, n, dv, q, k, v, o);                 \
     }
-SOFTMAX_HAND(hand_prefill_sleef, hand_decode_sleef, CONTENDER_SLEEF)
-SOFTMAX_HAND(hand_prefill_poly7, hand_decode_poly7, CONTENDER_POLY7)
+SOFTMAX_HAND(hand_prefill_sleef, hand_prefill, CONTEND_SLEEF, true)
+SOFTMAX_HAND(hand_prefill_poly7, hand_prefill, CONTEND_POLY7, true)
+SOFTMAX_HAND(hand_decode_sleef, hand_decode, CONTEND_SLEEF, false)
+SOFTMAX_HAND(hand_decode_poly7, hand_decode, CONTEND_POLY7, false)
 
-#define CONTENDER_SOFTMAX_LOOPS                                                                    \
-    {                                                                                              \
-        {weights_online, weights_sleef, weights_poly7},                                            \
-            {NULL, hand_prefill_sleef, hand_prefill_poly7},                                        \
-            {NULL, hand_decode_sleef, hand_decode_poly7},                                          \
+#define CONTEND_UNIT(isa)                                                                          \
+    const struct contend_unit contend_unit_##isa = {                                               \
+        .name = #isa,                                                                              \
+        .lanes = LANES,                                                                            \
+        .loops = {.copy = loop_copy,                                                               \
+                  .transpose = loop_transpose,                                                     \
+                  .features_t = loop_features_t,                                                   \
+                  .features_k = loop_features_k,                                                   \
+                  .kernel = loop_kernel,                                                           \
+                  .query_ones = loop_query_ones,                                                   \
+                  .update_ones = loop_update_ones,                                                 \
+                  .divide = loop_divide},                                                          \
+        .softmax = {.weights = {weights_online, weights_sleef, weights_poly7},                     \
+                    .prefill = {NULL, hand_prefill_sleef, hand_prefill_poly7},                     \
+                    .decode = {NULL, hand_decode_sleef, hand_decode_poly7}},                       \
     }
