@@ -35,7 +35,8 @@ struct bench_problem {
 bool bench_problem_parse(const char *text, struct bench_problem *problem);
 /* Write the canonical string into problem->text. */
 void bench_problem_name(struct bench_problem *problem);
-/* A canonical string without the fields b1 and h1, for tables. Returns text, of BENCH_PROBLEM_TEXT. */
+/* A canonical string without the fields b1 and h1, for tables. Returns text, which has
+ * BENCH_PROBLEM_TEXT bytes. */
 const char *bench_problem_short(const char *name, char *text);
 /* Useful FLOPs per token and query head with this chunk (doc/bench.md has the formula). */
 double bench_problem_flops(const struct bench_problem *problem, size_t chunk);
@@ -272,7 +273,8 @@ bool bench_op_fill_window(struct bench_op_state *op, size_t fill);
 
 /* -- contenders ------------------------------------------------------------------------------ */
 
-/* Another way to compute a problem, on one thread in f32; the first member of what belongs to it. */
+/* Another way to compute a problem, on one thread in f32. It is the first member of a larger struct
+ * that its maker knows. */
 struct bench_contender {
     char name[32];
     size_t chunk; /* tokens of a chunk; of softmax the keys of a tile */
@@ -325,7 +327,7 @@ bool bench_race_time(struct bench_race *race, const struct bench_timing *timing)
 void bench_race_remove(struct bench_race *race, size_t i);
 void bench_race_clear(struct bench_race *race);
 
-/* -- reports (op_report.c, report.c), grid (grid.c), kernels (kernels.c), scaling (scaling.c) -------------- */
+/* -- reports (op_report.c, report.c, grid.c, kernels.c, scaling.c) ---------------------------- */
 
 /* Verify, time and fill results: ours first, then the same in f32 if that was asked for, then the
  * contenders. Returns the number of results, 0 on failure; *wrong counts the outputs beyond the

@@ -4,7 +4,8 @@
  *   SET_F(x), SET_D(x)   all lanes x
  *   FMA_F, FMA_D(a,b,c)  a*b + c, fused
  *   REGISTER             asm constraint of a register that holds them
- * and ends with PEAK_UNIT(name of the set). The empty asm makes the compiler keep every accumulator in its own register: 12 chains cover
+ * and ends with PEAK_UNIT(name of the set).
+ * The empty asm makes the compiler keep every accumulator in its own register: 12 chains cover
  * the latency of two fma units (4 to 5 cycles), and with b and c fit in 16 registers. */
 
 #define PEAK_CHAINS 12

@@ -4,6 +4,7 @@
 #define _GNU_SOURCE /* setgroups, sched_getaffinity, chroot */
 #endif
 #include <errno.h>
+#include <pthread.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -79,7 +80,7 @@ static void assert_ends(pid_t pid, const char *what)
 static void hang_no_longer(void)
 {
     signal(SIGALRM, SIG_DFL); /* Check's handler would end the test itself */
-    alarm(quick() ? 300 : 60);
+    alarm(60);
 }
 
 /* -- refused threads --------------------------------------------------------------------------- */
@@ -171,6 +172,30 @@ END_TEST
 /* -- forks ------------------------------------------------------------------------------------- */
 
 #ifdef _OPENMP
+#ifdef __linux__
+static void *nothing(void *argument)
+{
+    return argument;
+}
+
+/* A fork alone, and a thread that is long gone, take no threads from the calls of a child. */
+START_TEST(threads_in_a_child)
+{
+    const pid_t pid = fork();
+    if (pid == 0) {
+        pthread_t thread;
+        hang_no_longer();
+        if (pthread_create(&thread, NULL, nothing, NULL) != 0 || pthread_join(thread, NULL) != 0)
+            _exit(50);
+        const int failed = reduce(3);
+        const size_t threads = count_threads();
+        _exit(failed ? failed : threads > 0 && threads < 3 ? 51 : 0);
+    }
+    assert_ends(pid, "threads in a child");
+}
+END_TEST
+#endif
+
 /* The host alone has used OpenMP; the first plan is that of the child. With a list of threads, and
  * in a process whose root has none. */
 START_TEST(first_plan_in_a_child)
@@ -284,12 +309,14 @@ END_TEST
 
 int main(int argc, char **argv)
 {
-    Suite *suite = suite_create("processes");
     if (argc == 3 && strcmp(argv[1], "--at-most") == 0) {
 #ifdef _OPENMP
         return default_is_at_most(atoi(argv[2]));
+#else
+        return 0;
 #endif
     }
+    Suite *suite = suite_create("processes");
 #ifdef __linux__
     TCase *refused = add_case(suite, "refused");
     tcase_add_loop_test(refused, few_threads, 0, 9);
@@ -299,7 +326,11 @@ int main(int argc, char **argv)
     tcase_add_test(refused, enough_threads);
 #endif
 #ifdef _OPENMP
-    tcase_add_loop_test(add_case(suite, "forks"), first_plan_in_a_child, 0, 2);
+    TCase *forks = add_case(suite, "forks");
+    tcase_add_loop_test(forks, first_plan_in_a_child, 0, 2);
+#ifdef __linux__
+    tcase_add_test(forks, threads_in_a_child);
+#endif
     TCase *bound = add_case(suite, "bound");
 #ifdef __linux__
     tcase_add_loop_test(bound, places, 0, 4);

@@ -75,28 +75,28 @@ fails 2 "--exact-degrees: '9' found" size --head-dim 4 --value-dim 4 --exact-deg
 fails 2 '--exact-degrees: goes with --compute mixed or fastest' size --head-dim 4 --value-dim 4 \
     --exact-degrees 1
 if [ "${TSA_TEST_BENCH:-yes}" = yes ]; then
-fails 2 "--compute: 'f64' found; wanted f32, mixed or fastest" bench --compute f64
-fails 2 "--exact-degrees: '9' found; wanted an integer from 0 to 8" bench --compute mixed --exact-degrees 9
-fails 2 '--exact-degrees: with --compute mixed' bench --exact-degrees 1
-fails 2 '--compute mixed: not with --dtype f64' bench --compute mixed --dtype f64
-fails 2 "--seconds: '4000' found; wanted a number from 0.000001 to 3600" bench --seconds 4000
-fails 2 "--seconds: 'x' found; wanted a finite number" bench --seconds x
-fails 2 "--threads: '1025' found; wanted an integer from 0 to 1024" bench --threads 1025
-fails 2 "--isa: 'sse' found" bench --isa sse
-fails 2 '--csv and --json' bench --csv --json
-fails 2 '--nosuch: unknown' bench --nosuch
-fails 2 '--contenders: .*beside it' bench --grid --compute mixed --contenders
-fails 2 "'e9': exact degrees must be 0..8" bench prefill:e9
-fails 2 "'e1': exact degrees is given twice" bench prefill:e0:e1
-fails 2 'e1: softmax is never mixed' bench softmax:e1
-fails 2 "'nosuch' is no operation" bench nosuch:n5
-fails 2 "'x5' is no field" bench prefill:x5
-fails 2 "'n' is no field" bench prefill:n
-fails 2 "'' is no field" bench prefill:
-fails 2 "'n5x': digits are wanted after 'n'" bench prefill:n5x
-fails 2 "'d0': head_dim must be 1..65536" bench prefill:d0
-fails 2 "'n99999999999999999999': tokens must be" bench prefill:n99999999999999999999
-fails 2 'k3 does not divide h4' bench prefill:h4:k3
+    fails 2 "--compute: 'f64' found; wanted f32, mixed or fastest" bench --compute f64
+    fails 2 "--exact-degrees: '9' found; wanted an integer from 0 to 8" bench --compute mixed --exact-degrees 9
+    fails 2 '--exact-degrees: with --compute mixed' bench --exact-degrees 1
+    fails 2 '--compute mixed: not with --dtype f64' bench --compute mixed --dtype f64
+    fails 2 "--seconds: '4000' found; wanted a number from 0.000001 to 3600" bench --seconds 4000
+    fails 2 "--seconds: 'x' found; wanted a finite number" bench --seconds x
+    fails 2 "--threads: '1025' found; wanted an integer from 0 to 1024" bench --threads 1025
+    fails 2 "--isa: 'sse' found" bench --isa sse
+    fails 2 '--csv and --json' bench --csv --json
+    fails 2 '--nosuch: unknown' bench --nosuch
+    fails 2 '--contenders: .*beside it' bench --grid --compute mixed --contenders
+    fails 2 "'e9': exact degrees must be 0..8" bench prefill:e9
+    fails 2 "'e1': exact degrees is given twice" bench prefill:e0:e1
+    fails 2 'e1: softmax is never mixed' bench softmax:e1
+    fails 2 "'nosuch' is no operation" bench nosuch:n5
+    fails 2 "'x5' is no field" bench prefill:x5
+    fails 2 "'n' is no field" bench prefill:n
+    fails 2 "'' is no field" bench prefill:
+    fails 2 "'n5x': digits are wanted after 'n'" bench prefill:n5x
+    fails 2 "'d0': head_dim must be 1..65536" bench prefill:d0
+    fails 2 "'n99999999999999999999': tokens must be" bench prefill:n99999999999999999999
+    fails 2 'k3 does not divide h4' bench prefill:h4:k3
 else
     for word in bench paper; do
         fails 2 'not in this build of tsa' $word

@@ -77,7 +77,8 @@ void ok(enum tsa_status status, const struct tsa_error *err)
 
 /* -- numbers ----------------------------------------------------------------------------------- */
 
-/* SplitMix64, apart from the command's on purpose: what tests draw does not depend on the product. */
+/* SplitMix64, apart from the command's on purpose: what tests draw does not depend on the
+ * product. */
 uint64_t rng_next(struct rng *r)
 {
     r->state += 0x9e3779b97f4a7c15u;

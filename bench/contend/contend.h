@@ -48,7 +48,7 @@ struct contend_backend {
     bool (*start)(void); /* false if the library is not there; NULL: not built */
     bool (*prepare)(struct contend_gemm *gemm);
     void (*run)(const struct contend_gemm *gemm, const float *a, const float *b, float *c);
-    /* y = alpha A x, or alpha A^T x if transposed, A being m x n in contiguous rows. May be NULL. */
+    /* y = alpha A x, or alpha A^T x if transposed; A is m x n in contiguous rows. May be NULL. */
     void (*run_vector)(bool transposed, int m, int n, float alpha, const float *a, const float *x,
                        float *y);
     const char *(*describe)(void);

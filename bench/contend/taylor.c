@@ -80,9 +80,10 @@ static bool fill_runs(struct taylor *c)
 /* Of each feature c_m a^-m times its multiplicity, m!/prod(alpha!): a row of ones has its root. */
 static bool fill_weights(struct taylor *c)
 {
-    double *row = bench_memory((c->d + c->features) * sizeof *row), *roots = row + c->d;
+    double *row = bench_memory((c->d + c->features) * sizeof *row);
     if (!row)
         return false;
+    double *roots = row + c->d;
     for (size_t i = 0; i < c->d; i++)
         row[i] = 1;
     bench_features(row, c->d, c->terms, roots);

@@ -80,7 +80,7 @@ struct paper_plot *paper_plot(struct paper_experiment *e, const char *name, cons
     snprintf(p->title, sizeof p->title, "%s", title);
     snprintf(p->y_label, sizeof p->y_label, "%s", y_label);
     p->axes = axes;
-    for (size_t i = 0; y[i] && i < PAPER_SERIES; i++)
+    for (size_t i = 0; i < PAPER_SERIES && y[i]; i++)
         p->y[i] = y[i];
     return p;
 }
