@@ -256,8 +256,9 @@ TSA_API int tsa_plan_threads(const struct tsa_plan *plan);
 /* Which states fit a plan. NULL and what is not 64-byte aligned is TSA_EINVAL, memory that is not a
  * state TSA_EFORMAT, and a state that does not fit TSA_EMISMATCH. Memory is a state if its header
  * and the counts of its layers could have been written by the library: calls with any other neither
- * read nor write outside of it. A layer counts up to 2^64 - 1 tokens; more are TSA_EOVERFLOW. head_dim, value_dim, kv_heads,
- * layers, dtype, normalize and the version of the arithmetic must be those of the plan; and
+ * read nor write outside of it. A layer counts up to 2^64 - 1 tokens; more are TSA_EOVERFLOW.
+ * head_dim, value_dim, kv_heads, layers, dtype, normalize and the version of the arithmetic must be
+ * those of the plan; and
  *
  *    to be read      the state has at least the plan's terms, and no window that is open in any
  *                    layer was begun under another chunk
@@ -291,8 +292,8 @@ TSA_API enum tsa_status tsa_state_init(const struct tsa_plan *plan, void *memory
                                        struct tsa_state **state,
                                        struct tsa_error *err) TSA_MUST_CHECK;
 
-/** Free a state in library memory; does nothing for caller memory or NULL, whatever bytes lie there:
- *  states of either kind may be copied over one another by memcpy. No call may be using the
+/** Free a state in library memory; does nothing for caller memory or NULL, whatever bytes lie
+ *  there: states of either kind may be copied over one another by memcpy. No call may be using the
  *  state. */
 TSA_API void tsa_state_destroy(struct tsa_state *state);
 
@@ -445,8 +446,8 @@ TSA_API void tsa_workspace_destroy(struct tsa_workspace *ws);
  *
  * With `slots`, sequence b is states[slots[b]], and batch index slots[b] in tensors that are not
  * packed; offsets and lengths go by place in the list. States in no slot of the list may be NULL;
- * slots must be distinct and not negative. In errors `sequence` is the slot. (For rows that lie in the order of
- * the list, leave slots NULL and give a list of their states.)
+ * slots must be distinct and not negative. In errors `sequence` is the slot. (For rows that lie in
+ * the order of the list, leave slots NULL and give a list of their states.)
  *
  * Calls that write states want them distinct; tsa_query() reads them, and they may repeat. Where
  * there are no rows (count 0, or no token in any sequence) the call is a no-op, after the checks
@@ -499,9 +500,9 @@ TSA_API enum tsa_status tsa_query(const struct tsa_plan *plan, const struct tsa_
  *  bits of a row depend on its query, keys and values alone: not on threads, batch or the other
  *  queries of the call (doc/math.md). Where rows are normalised and the temperature is 2 or more,
  *  scores are bounded and need no maximum, by a property of the plan; else exp is SLEEF's, with a
- *  running maximum, right for any scores. The plan's terms, coefficients and chunk play no part. 0 queries or batch
- *  0: no-op, as in tsa_prefill(). TSA_EINVAL, TSA_ENONFINITE, TSA_ENOMEM. Thread-safe for distinct
- *  outputs and workspaces. */
+ *  running maximum, right for any scores. The plan's terms, coefficients and chunk play no part.
+ *  0 queries or batch 0: no-op, as in tsa_prefill(). TSA_EINVAL, TSA_ENONFINITE, TSA_ENOMEM.
+ *  Thread-safe for distinct outputs and workspaces. */
 TSA_API enum tsa_status tsa_softmax(const struct tsa_plan *plan, size_t batch, size_t queries,
                                     size_t keys, int causal, const struct tsa_tensor *q,
                                     const struct tsa_tensor *k, const struct tsa_tensor *v,

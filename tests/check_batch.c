@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* struct tsa_batch: versions of the struct, contradictions, tensors that a call does not use, widths,
- * and slots beside packed and padded sequences, bit by bit against calls for one sequence. */
+/* struct tsa_batch: versions of the struct, contradictions, tensors that a call does not use,
+ * widths, and slots beside packed and padded sequences, bit by bit against calls for one
+ * sequence. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -8,7 +8,8 @@
 #define U 0x1p-24
 #define LANES 16
 
-/* The error that doc/math.md allows after `folds` chunks of C, relative to the sum of magnitudes. */
+/* The error that doc/math.md allows after `folds` chunks of C, relative to the sum of magnitudes.
+ */
 static double allowed(double chunk, double folds)
 {
     return (chunk + 2 + U * folds) * U;
