@@ -144,7 +144,7 @@ static void token_heads(const struct context *x, struct kv_head *heads, size_t c
     const struct columns all = {0, plan->layout.ldv};
     struct token tokens[TSA_TOKEN_ROWS];
     const struct kv_head *kv = heads;
-    size_t h = kv->item.g * plan->group;
+    size_t h = kv->item.g * plan->group; /* cppcheck-suppress uninitvar ; count is not 0 */
     for (size_t row = 0; row < rows; row += TSA_TOKEN_ROWS) {
         const size_t n = rows - row < TSA_TOKEN_ROWS ? rows - row : TSA_TOKEN_ROWS;
         for (size_t i = 0; i < n; i++) {
