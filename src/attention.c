@@ -56,8 +56,7 @@ static void count_task(const void *argument, size_t thread, size_t index)
 
 static void run_engine(const struct tsa_call *call)
 {
-    const struct tsa_engine *engine =
-        call->plan->dtype == TSA_F64 ? &tsa_engine_f64 : &tsa_engine_f32;
+    const struct tsa_engine *engine = tsa_engine_of(call->plan);
     if (call->operation == TSA_SOFTMAX)
         engine->softmax(call);
     else if (call->operation == TSA_QUERY)

@@ -92,6 +92,10 @@ struct tsa_engine {
                         struct tsa_tuple *tuple, double *out, ptrdiff_t stride);
 };
 extern const struct tsa_engine tsa_engine_f32, tsa_engine_f64;
+static inline const struct tsa_engine *tsa_engine_of(const struct tsa_plan *plan)
+{
+    return plan->dtype == TSA_F64 ? &tsa_engine_f64 : &tsa_engine_f32;
+}
 
 /* Run tasks of TSA_TASK_SEQUENCES sequences each, with the team if there are many. */
 static inline void tsa_run_sequences(const struct tsa_call *call, tsa_task task,

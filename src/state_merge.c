@@ -8,11 +8,6 @@
 
 #include <string.h>
 
-static const struct tsa_engine *engine_of(const struct tsa_plan *plan)
-{
-    return plan->dtype == TSA_F64 ? &tsa_engine_f64 : &tsa_engine_f32;
-}
-
 /* -- sections, and rows of their sums ---------------------------------------------------------- */
 
 static struct tsa_section section_of(const struct tsa_plan *p, const struct tsa_state *s,
@@ -63,7 +58,7 @@ static struct tsa_rows folded_rows(const struct tsa_plan *p, const struct tsa_se
         return own;
     const struct tsa_rows rows = scratch_rows(p, scratch, 0);
     copy_rows(p, f.f1 - f.f0, &rows, &own);
-    engine_of(p)->fold_open_window(p, s, &rows, f, scratch);
+    tsa_engine_of(p)->fold_open_window(p, s, &rows, f, scratch);
     return rows;
 }
 
@@ -74,7 +69,7 @@ static struct tsa_rows folded_rows(const struct tsa_plan *p, const struct tsa_se
 static void merge_section(const struct tsa_plan *p, const struct tsa_section *dst,
                           const struct tsa_section *src, char *scratch)
 {
-    const struct tsa_engine *engine = engine_of(p);
+    const struct tsa_engine *engine = tsa_engine_of(p);
     if (src->window > 0)
         engine->open_window(p, src, scratch);
     for (size_t i = 0; i < tsa_block_count(p); i++) {
@@ -189,7 +184,7 @@ static void reduce_rows(const struct reduction *r, const struct part *at, size_t
                         size_t level)
 {
     const struct tsa_plan *p = r->plan;
-    const struct tsa_engine *engine = engine_of(p);
+    const struct tsa_engine *engine = tsa_engine_of(p);
     const struct tsa_rows rows = scratch_rows(p, at->scratch, level);
     const size_t count = at->f.f1 - at->f.f0;
     if (to - from == 1) {
@@ -328,12 +323,12 @@ static void export_degree(const struct tsa_plan *p, const struct tsa_section *s,
 {
     const size_t start = p->mono.start[degree], end = p->mono.start[degree + 1];
     if (s->window > 0)
-        engine_of(p)->open_window(p, s, scratch);
+        tsa_engine_of(p)->open_window(p, s, scratch);
     for (struct tsa_range f = {start, start}; f.f1 < end; f.f0 = f.f1) {
         f.f1 = end - f.f0 < p->block ? end : f.f0 + p->block;
         const struct tsa_rows rows = folded_rows(p, s, f, scratch);
-        engine_of(p)->export_rows(p, f.f1 - f.f0, &rows, tuple,
-                                  out + (ptrdiff_t)(f.f0 - start) * stride, stride);
+        tsa_engine_of(p)->export_rows(p, f.f1 - f.f0, &rows, tuple,
+                                      out + (ptrdiff_t)(f.f0 - start) * stride, stride);
     }
 }
 
