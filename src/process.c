@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #ifdef __linux__
@@ -182,8 +183,15 @@ static size_t more_threads(size_t wanted)
     sigset_t all, before;
     if (pthread_attr_init(&attributes) != 0)
         return 0;
-    if (stack_bytes > 0) /* fails where the runtime ignores it, too */
-        (void)pthread_attr_setstacksize(&attributes, stack_bytes);
+    /* What gcc's runtime takes by itself is in the attributes; clang's takes the limit of now. */
+    size_t bytes = stack_bytes, usual = 0;
+    struct rlimit most;
+    pthread_attr_getstacksize(&attributes, &usual);
+    if (bytes == 0 && getrlimit(RLIMIT_STACK, &most) == 0 && most.rlim_cur != RLIM_INFINITY &&
+        most.rlim_cur > usual)
+        bytes = (size_t)most.rlim_cur;
+    if (bytes > 0) /* fails where the runtime ignores it, too */
+        (void)pthread_attr_setstacksize(&attributes, bytes);
     struct trial trial = {&attributes, wanted, 0, 0};
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);

@@ -36,7 +36,12 @@ size_t tsa_team_threads(const struct tsa_plan *plan)
     if (plan->execute)
         return (size_t)plan->threads;
 #ifdef _OPENMP
-    return omp_in_parallel() || tsa_process_forked() ? 1 : (size_t)plan->threads;
+    if (tsa_process_forked())
+        return 1;
+    const int saved_errno = errno;
+    const bool nested = omp_in_parallel();
+    errno = saved_errno;
+    return nested ? 1 : (size_t)plan->threads;
 #else
     return 1;
 #endif
@@ -76,6 +81,22 @@ static void work(void *argument, size_t thread)
     tsa_fpenv_leave(saved);
 }
 
+#ifdef _OPENMP
+/* A function of its own, as clang's runtime starts, and may set errno, where one with a region is
+ * entered. The same size always, even for few tasks: gcc's runtime ends and starts threads
+ * otherwise. */
+static void run_region(struct job *job)
+{
+    const size_t granted = tsa_process_threads(job->threads);
+    if (granted < 2) {
+        work(job, 0);
+    } else {
+#pragma omp parallel num_threads((int)granted)
+        work(job, (size_t)omp_get_thread_num());
+    }
+}
+#endif
+
 void tsa_team_run(const struct tsa_team *team, size_t queue, size_t count, tsa_task task,
                   const void *argument)
 {
@@ -100,17 +121,8 @@ void tsa_team_run(const struct tsa_team *team, size_t queue, size_t count, tsa_t
         team->plan->execute(team->plan->execute_user, some, work, &job);
     }
 #ifdef _OPENMP
-    else {
-        /* The same size always, even for few tasks: gcc's runtime ends and starts threads
-         * otherwise. */
-        const size_t granted = tsa_process_threads(threads);
-        if (granted < 2) {
-            work(&job, 0);
-        } else {
-#pragma omp parallel num_threads((int)granted)
-            work(&job, (size_t)omp_get_thread_num());
-        }
-    }
+    else
+        run_region(&job);
 #endif
     errno = saved_errno;
 }
