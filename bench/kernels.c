@@ -54,18 +54,22 @@ bool kernel_time(const struct kernel_table *table, const char *name,
 }
 
 #define T float
+#define ARGS TSA_ARGS_F32
 #define S(name) name##_f32
 #define KERNELS tsa_kernels_f32
 #include "kernels_tmpl.h"
 #undef T
+#undef ARGS
 #undef S
 #undef KERNELS
 
 #define T double
+#define ARGS TSA_ARGS_F64
 #define S(name) name##_f64
 #define KERNELS tsa_kernels_f64
 #include "kernels_tmpl.h"
 #undef T
+#undef ARGS
 #undef S
 #undef KERNELS
 

@@ -11,6 +11,8 @@
 
 enum { MOST_ARRAYS = 20, MOST_FEATURES = 512, LDT = TSA_TILE_TOKENS, LDP = TSA_TILE_TOKENS / 2 };
 
+#define ARGS TSA_ARGS_F32
+
 struct pairs_bench {
     const struct tsa_pair_kernels_f32 *k;
     size_t c, dv, features;
@@ -107,41 +109,72 @@ static bool create(struct pairs_bench *b, const struct tsa_pair_kernels_f32 *k,
 
 KERNEL(query)
 {
-    b->k->query(b->c, (size_t)b->ldv, b->feature_pairs, b->psi, LDT, b->hi_pairs, b->ldv, b->acc,
-                b->ldv, 1, NULL);
+    b->k->products.query(&(const struct ARGS(query)){.tokens = b->c,
+                                                     .columns = (size_t)b->ldv,
+                                                     .features = b->feature_pairs,
+                                                     .psi = b->psi,
+                                                     .ldp = LDT,
+                                                     .hi = b->hi_pairs,
+                                                     .ldh = b->ldv,
+                                                     .acc = b->acc,
+                                                     .lda = b->ldv,
+                                                     .first = 1});
     return (struct kernel_cost){2.0 * (double)(b->c * b->dv * b->features),
                                 BYTES(b->feature_pairs * (b->dv + b->c))};
 }
 KERNEL(query_ones)
 {
-    b->k->query_ones(b->c, b->feature_pairs, b->psi, LDT, b->ones_pairs, b->den, 1);
+    b->k->products.query_ones(b->c, b->feature_pairs, b->psi, LDT, b->ones_pairs, b->den, 1);
     return (struct kernel_cost){2.0 * (double)(b->c * b->features), BYTES(b->feature_pairs * b->c)};
 }
 KERNEL(update)
 {
-    b->k->update(b->features, (size_t)b->ldv, b->token_pairs, b->phi, b->v_pairs, b->ldv, b->local,
-                 b->ldv, 1, NULL);
+    b->k->products.update(&(const struct ARGS(update)){.features = b->features,
+                                                       .columns = (size_t)b->ldv,
+                                                       .tokens = b->token_pairs,
+                                                       .phi = b->phi,
+                                                       .v = b->v_pairs,
+                                                       .ldv = b->ldv,
+                                                       .local = b->local,
+                                                       .ldl = b->ldv,
+                                                       .first = 1});
     return (struct kernel_cost){2.0 * (double)(b->c * b->dv * b->features),
                                 BYTES(b->features * (b->dv + b->token_pairs))};
 }
 KERNEL(update_fold)
 {
-    b->k->update_fold(b->features, (size_t)b->ldv, b->token_pairs, b->phi, b->v_pairs, b->ldv, NULL,
-                      0, b->hi, b->lo, b->ldv, NULL, NULL);
+    b->k->products.update_fold(&(const struct ARGS(update_fold)){.features = b->features,
+                                                                 .columns = (size_t)b->ldv,
+                                                                 .tokens = b->token_pairs,
+                                                                 .phi = b->phi,
+                                                                 .v = b->v_pairs,
+                                                                 .ldv = b->ldv,
+                                                                 .hi = b->hi,
+                                                                 .lo = b->lo,
+                                                                 .ldh = b->ldv});
     return (struct kernel_cost){2.0 * (double)(b->c * b->dv * b->features),
                                 BYTES(b->features * (4 * b->dv + b->token_pairs))};
 }
 KERNEL(decode_state)
 {
     const float *const hi[1] = {b->hi_pairs}, *const ones[1] = {b->ones_pairs};
-    b->k->decode_state(1, (size_t)b->ldv, b->feature_pairs, b->one_psi, 0, hi, b->ldv, ones, b->acc,
-                       b->ldv, b->den, 1);
+    b->k->products.decode_state(&(const struct ARGS(decode_state)){.heads = 1,
+                                                                   .columns = (size_t)b->ldv,
+                                                                   .features = b->feature_pairs,
+                                                                   .psi = b->one_psi,
+                                                                   .hi = hi,
+                                                                   .ldh = b->ldv,
+                                                                   .ones = ones,
+                                                                   .acc = b->acc,
+                                                                   .lda = b->ldv,
+                                                                   .den = b->den,
+                                                                   .first = 1});
     return (struct kernel_cost){2.0 * (double)(b->features * (b->dv + 1)),
                                 BYTES(b->feature_pairs * (b->dv + 1))};
 }
 KERNEL(transpose)
 {
-    b->k->transpose(b->features, b->token_pairs, b->phi, LDP, b->ones, 1, NULL, 0);
+    b->k->products.transpose(b->features, b->token_pairs, b->phi, LDP, b->ones, 1, NULL, 0);
     return (struct kernel_cost){(double)(b->features * b->c), BYTES(b->features * b->token_pairs)};
 }
 KERNEL(pair_rows)
@@ -157,13 +190,26 @@ KERNEL(pair_cols)
 
 KERNEL(psi_pairs)
 {
-    b->k->psi_pairs(&b->mono, 0, b->features, b->c, b->base, LDT, b->weight, b->psi, LDT);
+    b->k->psi_pairs(&(const struct ARGS(psi)){.mono = &b->mono,
+                                              .f1 = b->features,
+                                              .tokens = b->c,
+                                              .base = b->base,
+                                              .ldb = LDT,
+                                              .weight = b->weight,
+                                              .psi = b->psi,
+                                              .ldp = LDT});
     return (struct kernel_cost){2.0 * (double)(b->features * b->c),
                                 BYTES((b->features + b->feature_pairs) * b->c)};
 }
 KERNEL(phi_pairs)
 {
-    b->k->phi_pairs(&b->mono, 0, b->features, b->c, b->base, LDT, b->phi, LDP);
+    b->k->phi_pairs(&(const struct ARGS(psi)){.mono = &b->mono,
+                                              .f1 = b->features,
+                                              .tokens = b->c,
+                                              .base = b->base,
+                                              .ldb = LDT,
+                                              .psi = b->phi,
+                                              .ldp = LDP});
     return (struct kernel_cost){(double)(b->features * b->c),
                                 BYTES(b->features * (b->c + b->token_pairs))};
 }

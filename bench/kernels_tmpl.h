@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* One call and its cost for every kernel, for one arithmetic type. Kernels of the state take padded
- * columns; useful operations count the columns there are. The includer defines T, S(name)
- * (the name with a suffix) and KERNELS (the struct of the table). */
+ * columns; useful operations count the columns there are. The includer defines T, ARGS(name)
+ * (the struct of arguments), S(name) (the name with a suffix) and KERNELS (the struct of the table). */
 
 struct S(kernel_bench) {
     const struct KERNELS *k;
@@ -130,12 +130,19 @@ KERNEL(base_t)
 }
 KERNEL(psi_t)
 {
-    b->k->psi_t(&b->mono, 0, b->features, b->c, b->base, b->ldt, b->weight, b->psi, b->ldt);
+    b->k->psi_t(&(const struct ARGS(psi)){.mono = &b->mono,
+                                          .f1 = b->features,
+                                          .tokens = b->c,
+                                          .base = b->base,
+                                          .ldb = b->ldt,
+                                          .weight = b->weight,
+                                          .psi = b->psi,
+                                          .ldp = b->ldt});
     return (struct kernel_cost){2.0 * (double)(b->features * b->c), BYTES(b->features * b->c)};
 }
 KERNEL(transpose)
 {
-    b->k->transpose(b->features, b->c, b->psi, b->ldt, b->ones, 1, NULL, 0);
+    b->k->products.transpose(b->features, b->c, b->psi, b->ldt, b->ones, 1, NULL, 0);
     return (struct kernel_cost){(double)(b->features * b->c), BYTES(b->features * b->c)};
 }
 KERNEL(psi_k)
@@ -145,27 +152,49 @@ KERNEL(psi_k)
 }
 KERNEL(query)
 {
-    b->k->query(b->c, (size_t)b->ldv, b->features, b->psi, b->ldt, b->hi, b->ldv, b->acc, b->ldv, 1,
-                NULL);
+    b->k->products.query(&(const struct ARGS(query)){.tokens = b->c,
+                                                     .columns = (size_t)b->ldv,
+                                                     .features = b->features,
+                                                     .psi = b->psi,
+                                                     .ldp = b->ldt,
+                                                     .hi = b->hi,
+                                                     .ldh = b->ldv,
+                                                     .acc = b->acc,
+                                                     .lda = b->ldv,
+                                                     .first = 1});
     return (struct kernel_cost){2.0 * (double)(b->c * b->dv * b->features),
                                 BYTES(b->features * (b->dv + b->c))};
 }
 KERNEL(query_ones)
 {
-    b->k->query_ones(b->c, b->features, b->psi, b->ldt, b->ones, b->den, 1);
+    b->k->products.query_ones(b->c, b->features, b->psi, b->ldt, b->ones, b->den, 1);
     return (struct kernel_cost){2.0 * (double)(b->c * b->features), BYTES(b->features * b->c)};
 }
 KERNEL(update)
 {
-    b->k->update(b->features, (size_t)b->ldv, b->c, b->psi, b->v, b->ldv, b->local, b->ldv, 1,
-                 NULL);
+    b->k->products.update(&(const struct ARGS(update)){.features = b->features,
+                                                       .columns = (size_t)b->ldv,
+                                                       .tokens = b->c,
+                                                       .phi = b->psi,
+                                                       .v = b->v,
+                                                       .ldv = b->ldv,
+                                                       .local = b->local,
+                                                       .ldl = b->ldv,
+                                                       .first = 1});
     return (struct kernel_cost){2.0 * (double)(b->c * b->dv * b->features),
                                 BYTES(b->features * (b->dv + b->c))};
 }
 KERNEL(update_fold)
 {
-    b->k->update_fold(b->features, (size_t)b->ldv, b->c, b->psi, b->v, b->ldv, NULL, 0, b->hi,
-                      b->lo, b->ldv, NULL, NULL);
+    b->k->products.update_fold(&(const struct ARGS(update_fold)){.features = b->features,
+                                                                 .columns = (size_t)b->ldv,
+                                                                 .tokens = b->c,
+                                                                 .phi = b->psi,
+                                                                 .v = b->v,
+                                                                 .ldv = b->ldv,
+                                                                 .hi = b->hi,
+                                                                 .lo = b->lo,
+                                                                 .ldh = b->ldv});
     return (struct kernel_cost){2.0 * (double)(b->c * b->dv * b->features),
                                 BYTES(b->features * (4 * b->dv + b->c))};
 }
@@ -183,8 +212,17 @@ KERNEL(merge)
 }
 KERNEL(scores)
 {
-    b->k->scores(b->c, b->c, b->d, b->xt, b->ldt, b->base, b->ldt, b->terms, b->coef, b->w, b->ldt,
-                 0);
+    b->k->scores(&(const struct ARGS(scores)){.keys = b->c,
+                                              .queries = b->c,
+                                              .d = b->d,
+                                              .kt = b->xt,
+                                              .ldk = b->ldt,
+                                              .qt = b->base,
+                                              .ldq = b->ldt,
+                                              .terms = b->terms,
+                                              .coef = b->coef,
+                                              .w = b->w,
+                                              .ldw = b->ldt});
     return (struct kernel_cost){2 * TRIANGLE(b) * (double)(b->d + b->terms - 1),
                                 BYTES(2 * b->c * b->d + b->c * b->c)};
 }
@@ -195,15 +233,34 @@ KERNEL(window_ones)
 }
 KERNEL(window)
 {
-    b->k->window(b->c, b->dv, b->c, 0, b->w, b->ldt, b->v, b->ldv, b->acc, b->ldv, 0, b->den,
-                 b->dst, (ptrdiff_t)b->dv);
+    b->k->window(&(const struct ARGS(window)){.queries = b->c,
+                                              .columns = b->dv,
+                                              .keys = b->c,
+                                              .w = b->w,
+                                              .ldw = b->ldt,
+                                              .v = b->v,
+                                              .ldv = b->ldv,
+                                              .acc = b->acc,
+                                              .lda = b->ldv,
+                                              .den = b->den,
+                                              .dst = b->dst,
+                                              .stride = (ptrdiff_t)b->dv});
     return (struct kernel_cost){2 * TRIANGLE(b) * (double)b->dv, BYTES(b->c * (b->c + 3 * b->dv))};
 }
 KERNEL(decode_state)
 {
     const T *const hi[1] = {b->hi}, *const ones[1] = {b->ones};
-    b->k->decode_state(1, (size_t)b->ldv, b->features, b->one_psi, 0, hi, b->ldv, ones, b->acc,
-                       b->ldv, b->den, 1);
+    b->k->products.decode_state(&(const struct ARGS(decode_state)){.heads = 1,
+                                                                   .columns = (size_t)b->ldv,
+                                                                   .features = b->features,
+                                                                   .psi = b->one_psi,
+                                                                   .hi = hi,
+                                                                   .ldh = b->ldv,
+                                                                   .ones = ones,
+                                                                   .acc = b->acc,
+                                                                   .lda = b->ldv,
+                                                                   .den = b->den,
+                                                                   .first = 1});
     return (struct kernel_cost){2.0 * (double)(b->features * (b->dv + 1)),
                                 BYTES(b->features * (b->dv + 1))};
 }
@@ -214,7 +271,14 @@ KERNEL(decode_scores)
 }
 KERNEL(decode_window)
 {
-    b->k->decode_window(b->dv, b->c, b->w, b->v, b->ldv, b->acc, (T)1, 0, b->dst);
+    b->k->decode_window(&(const struct ARGS(decode_window)){.columns = b->dv,
+                                                            .keys = b->c,
+                                                            .w = b->w,
+                                                            .v = b->v,
+                                                            .ldv = b->ldv,
+                                                            .acc = b->acc,
+                                                            .den = (T)1,
+                                                            .dst = b->dst});
     return (struct kernel_cost){2.0 * (double)(b->c * b->dv), BYTES(b->c * b->dv)};
 }
 KERNEL(exp_bounded)
@@ -225,36 +289,88 @@ KERNEL(exp_bounded)
 }
 KERNEL(softmax_scores)
 {
-    b->k->softmax_scores(b->c, b->c, b->d, b->xt, b->ldt, b->base, b->ldt, b->w, b->ldt,
-                         (ptrdiff_t)b->c, 1);
+    b->k->scores(&(const struct ARGS(scores)){.keys = b->c,
+                                              .queries = b->c,
+                                              .d = b->d,
+                                              .kt = b->xt,
+                                              .ldk = b->ldt,
+                                              .qt = b->base,
+                                              .ldq = b->ldt,
+                                              .w = b->w,
+                                              .ldw = b->ldt,
+                                              .diag = (ptrdiff_t)b->c,
+                                              .kind = 1 ? TSA_SCORE_EXP : TSA_SCORE_ONLY});
     return (struct kernel_cost){2.0 * (double)(b->c * b->c * b->d),
                                 BYTES(2 * b->c * b->d + b->c * b->c)};
 }
 KERNEL(softmax_weights)
 {
-    b->k->softmax_weights(b->c, b->c, b->w, b->ldt, (ptrdiff_t)b->c, 1, b->den + b->ldt, b->den,
-                          b->den + 2 * b->ldt);
+    b->k->softmax_weights(&(const struct ARGS(softmax_weights)){.keys = b->c,
+                                                                .queries = b->c,
+                                                                .w = b->w,
+                                                                .ldw = b->ldt,
+                                                                .diag = (ptrdiff_t)b->c,
+                                                                .first = 1,
+                                                                .max = b->den + b->ldt,
+                                                                .den = b->den,
+                                                                .shrink = b->den + 2 * b->ldt});
     return (struct kernel_cost){0, BYTES(3 * b->c * b->c)};
 }
 KERNEL(softmax_values)
 {
-    b->k->softmax_values(b->c, (size_t)b->ldv, b->c, (ptrdiff_t)b->c, b->w, b->ldt, b->v, b->ldv,
-                         b->acc, b->ldv, 1, NULL);
+    b->k->window(&(const struct ARGS(window)){.queries = b->c,
+                                              .columns = (size_t)b->ldv,
+                                              .keys = b->c,
+                                              .diag = (ptrdiff_t)b->c,
+                                              .w = b->w,
+                                              .ldw = b->ldt,
+                                              .v = b->v,
+                                              .ldv = b->ldv,
+                                              .acc = b->acc,
+                                              .dst = b->acc,
+                                              .lda = b->ldv,
+                                              .stride = b->ldv,
+                                              .first = 1});
     return (struct kernel_cost){2.0 * (double)(b->c * b->c * b->dv),
                                 BYTES(b->c * (b->c + 2 * b->dv))};
 }
 KERNEL(softmax_row)
 {
-    b->k->softmax_row(b->c, b->d, b->xt, b->ldt, b->src, 1, (size_t)b->ldv, b->v, b->ldv, 1,
-                      b->den + 1, b->den, b->acc, b->w);
+    b->k->softmax_row(&(const struct ARGS(softmax_row)){.keys = b->c,
+                                                        .d = b->d,
+                                                        .kt = b->xt,
+                                                        .ldk = b->ldt,
+                                                        .q = b->src,
+                                                        .bounded = 1,
+                                                        .columns = (size_t)b->ldv,
+                                                        .v = b->v,
+                                                        .ldv = b->ldv,
+                                                        .first = 1,
+                                                        .max = b->den + 1,
+                                                        .den = b->den,
+                                                        .acc = b->acc,
+                                                        .w = b->w});
     return (struct kernel_cost){2.0 * (double)(b->c * (b->d + b->dv)),
                                 BYTES(b->c * (b->d + b->dv))};
 }
 KERNEL(softmax_decode)
 {
-    b->k->softmax_decode(b->c, b->d, b->src, (ptrdiff_t)b->d, 1, b->den, 1, (size_t)b->ldv, b->v,
-                         b->ldv, 1, b->den + 2 * b->ldt - 1, b->den + 2 * b->ldt - 2, b->acc,
-                         b->psi, b->w);
+    b->k->softmax_decode(&(const struct ARGS(softmax_decode)){.keys = b->c,
+                                                              .d = b->d,
+                                                              .k = b->src,
+                                                              .stride = (ptrdiff_t)b->d,
+                                                              .l2 = 1,
+                                                              .q = b->den,
+                                                              .bounded = 1,
+                                                              .columns = (size_t)b->ldv,
+                                                              .v = b->v,
+                                                              .ldv = b->ldv,
+                                                              .first = 1,
+                                                              .max = b->den + 2 * b->ldt - 1,
+                                                              .den = b->den + 2 * b->ldt - 2,
+                                                              .acc = b->acc,
+                                                              .kt = b->psi,
+                                                              .scratch = b->w});
     return (struct kernel_cost){2.0 * (double)(b->c * (b->d + b->dv)),
                                 BYTES(b->c * (b->d + b->dv))};
 }
@@ -276,7 +392,12 @@ static bool S(kernel_table)(const struct kernel_table *table, const struct KERNE
     struct S(kernel_bench) bench;
     bool ok = S(kernel_bench_create)(&bench, kernels, table->problem, table->chunk);
 #define TSA_KERNEL(result, name, args) ok = ok && kernel_time(table, #name, S(name), &bench);
+#include "products.def"
+
 #include "kernels.def"
+    /* what softmax asks of `scores` and `window` */
+    TSA_KERNEL(void, softmax_scores, ())
+    TSA_KERNEL(void, softmax_values, ())
 #undef TSA_KERNEL
     S(kernel_bench_destroy)(&bench);
     return ok;

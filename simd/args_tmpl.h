@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* Operands of the kernels that have many, by name; kernels.def, products.def and pairs.def have
- * their contracts. */
+/* What kernels with many operands take, by name, for one arithmetic type T: ARGS(name) makes the
+ * name of the struct. kernels.def, products.def and pairs.def have the contracts. */
 
 /* Features f0 .. f1-1 of `tokens` tokens. */
-struct psi_args {
+struct ARGS(psi) {
     const struct tsa_monomials *mono;
     size_t f0, f1, tokens;
     T *base;
@@ -13,7 +13,7 @@ struct psi_args {
     ptrdiff_t ldp;
 };
 
-struct query_args {
+struct ARGS(query) {
     size_t features;
     const T *psi;
     ptrdiff_t ldp;
@@ -26,7 +26,7 @@ struct query_args {
     struct tsa_prefetch *prefetch;
 };
 
-struct update_args {
+struct ARGS(update) {
     size_t features, columns, tokens;
     const T *phi, *v;
     ptrdiff_t ldv;
@@ -36,7 +36,7 @@ struct update_args {
     struct tsa_prefetch *prefetch;
 };
 
-struct update_fold_args {
+struct ARGS(update_fold) {
     size_t features, columns, tokens;
     const T *phi, *v;
     ptrdiff_t ldv;
@@ -48,7 +48,7 @@ struct update_fold_args {
     struct tsa_prefetch *prefetch;
 };
 
-struct decode_state_args {
+struct ARGS(decode_state) {
     size_t features;
     const T *psi;
     ptrdiff_t ldp;
@@ -62,10 +62,7 @@ struct decode_state_args {
     size_t heads, columns;
 };
 
-/* What becomes of a score x: p(x), x itself, or exp(x) where x is bounded. */
-enum score_kind { SCORE_SERIES, SCORE_ONLY, SCORE_EXP };
-
-struct score_args {
+struct ARGS(scores) {
     size_t d;
     const T *kt;
     ptrdiff_t ldk;
@@ -75,12 +72,12 @@ struct score_args {
     const T *coef;
     T *w;
     ptrdiff_t ldw;
-    enum score_kind kind;
+    enum tsa_score_kind kind;
     size_t keys, queries;
     ptrdiff_t diag;
 };
 
-struct window_args {
+struct ARGS(window) {
     size_t columns, keys;
     ptrdiff_t diag;
     const T *w;
@@ -91,13 +88,13 @@ struct window_args {
     ptrdiff_t lda;
     int first;
     const T *shrink; /* NULL, or [queries]: what multiplies acc before */
-    const T *den;    /* NULL: dst is not divided, and has whole vectors */
+    const T *den;    /* NULL: dst is not divided, and whole vectors of it are written */
     T *dst;
     ptrdiff_t stride;
     size_t queries;
 };
 
-struct decode_window_args {
+struct ARGS(decode_window) {
     size_t columns, keys;
     const T *w, *v;
     ptrdiff_t ldv;
@@ -107,7 +104,7 @@ struct decode_window_args {
     T *dst;
 };
 
-struct softmax_weights_args {
+struct ARGS(softmax_weights) {
     size_t keys, queries;
     T *w;
     ptrdiff_t ldw, diag;
@@ -115,7 +112,7 @@ struct softmax_weights_args {
     T *max, *den, *shrink;
 };
 
-struct softmax_row_args {
+struct ARGS(softmax_row) {
     size_t keys, d, columns;
     const T *kt;
     ptrdiff_t ldk;
@@ -127,7 +124,7 @@ struct softmax_row_args {
     T *max, *den, *acc, *w;
 };
 
-struct softmax_decode_args {
+struct ARGS(softmax_decode) {
     size_t keys, d, columns;
     const T *k;
     ptrdiff_t stride;

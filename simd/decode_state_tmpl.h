@@ -9,7 +9,7 @@
 #define TSA_DECODE_PREFETCH 64
 
 TSA_INLINE void decode_tile(const int heads, const int nv, const int with_den,
-                            const struct decode_state_args *q, size_t col)
+                            const struct ARGS(decode_state) * q, size_t col)
 {
     V acc[TSA_DECODE_HEADS][TSA_DECODE_VECTORS];
     T den[TSA_DECODE_HEADS];
@@ -64,7 +64,7 @@ TSA_INLINE void decode_tile(const int heads, const int nv, const int with_den,
     TSA_DECODE_4(X, heads) X(heads, 5) X(heads, 6) X(heads, 7) X(heads, 8)
 #define TSA_DECODE_TILES(X) TSA_DECODE_8(X, 1) TSA_DECODE_4(X, 2) TSA_DECODE_4(X, 4) X(8, 1) X(8, 2)
 #define X(heads, nv)                                                                               \
-    static void decode_state_##heads##x##nv(const struct decode_state_args *q, size_t col)         \
+    static void decode_state_##heads##x##nv(const struct ARGS(decode_state) * q, size_t col)       \
     {                                                                                              \
         if (col == 0)                                                                              \
             decode_tile(heads, nv, 1, q, 0);                                                       \
@@ -74,14 +74,14 @@ TSA_INLINE void decode_tile(const int heads, const int nv, const int with_den,
 TSA_DECODE_TILES(X)
 #undef X
 
-typedef void (*decode_fn)(const struct decode_state_args *, size_t);
+typedef void (*decode_fn)(const struct ARGS(decode_state) *, size_t);
 static const decode_fn decode_table[TSA_DECODE_HEADS + 1][TSA_DECODE_VECTORS + 1] = {
 #define X(heads, nv) [heads][nv] = decode_state_##heads##x##nv,
     TSA_DECODE_TILES(X)
 #undef X
 };
 
-static void decode_state(const struct decode_state_args *a)
+static void decode_state(const struct ARGS(decode_state) * a)
 {
     const size_t vectors = a->columns / VL;
     for (size_t r = 0; r < a->heads;) {
@@ -89,7 +89,7 @@ static void decode_state(const struct decode_state_args *a)
         const bool eight = TSA_TILE_VECTORS >= 4 && left >= 8 && vectors <= 2;
         const size_t n = eight ? 8 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
         const size_t widest = n == 1 ? TSA_DECODE_VECTORS : 4;
-        struct decode_state_args q = *a;
+        struct ARGS(decode_state) q = *a;
         q.psi += (ptrdiff_t)r * q.ldp;
         q.hi += r;
         q.ones += r;

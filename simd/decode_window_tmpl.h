@@ -39,7 +39,8 @@ static void decode_scores(size_t keys, size_t d, const T *kt, ptrdiff_t ldk, con
         decode_score_vectors(1, d, kt + i, ldk, q, terms, coef, w + i);
 }
 
-TSA_INLINE void decode_window_vectors(const int nv, const struct decode_window_args *a, size_t col)
+TSA_INLINE void decode_window_vectors(const int nv, const struct ARGS(decode_window) * a,
+                                      size_t col)
 {
     const size_t left = a->columns - col;
     const T *v = a->v + col;
@@ -66,7 +67,7 @@ TSA_INLINE void decode_window_vectors(const int nv, const struct decode_window_a
     }
 }
 
-static void decode_window(const struct decode_window_args *a)
+static void decode_window(const struct ARGS(decode_window) * a)
 {
     for (size_t c = 0; c < a->columns;) {
         const size_t left = a->columns - c;

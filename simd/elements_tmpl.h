@@ -11,7 +11,6 @@
 #define o_fma1 s_fma
 #define o_count(x, sum) v_add(sum, x)
 
-#include "args_tmpl.h"
 #include "tile_tmpl.h"
 
 #include "rows_tmpl.h"
@@ -30,7 +29,6 @@
 #include "softmax_tmpl.h"
 #include "softmax_row_tmpl.h"
 #include "softmax_decode_tmpl.h"
-#include "entries_tmpl.h"
 
 #if TSA_F64
 extern const struct tsa_kernels_f64 TSA_TABLE;
@@ -39,6 +37,10 @@ const struct tsa_kernels_f64 TSA_TABLE = {
 extern const struct tsa_kernels_f32 TSA_TABLE;
 const struct tsa_kernels_f32 TSA_TABLE = {
 #endif
-#define TSA_KERNEL(result, name, args) .name = entry_##name,
+#define TSA_KERNEL(result, name, args) .name = name,
+    .products =
+        {
+#include "products.def"
+        },
 #include "kernels.def"
 };

@@ -3,6 +3,7 @@
 #include "unit.h"
 
 #define T float
+#define ARGS TSA_ARGS_F32
 #define TSA_F64 0
 #define BITS uint32_t /* an integer of the size of T */
 #define FRACTION 23   /* bits of the fraction of T */

@@ -3,6 +3,7 @@
 #include "unit.h"
 
 #define T double
+#define ARGS TSA_ARGS_F64
 #define TSA_F64 1
 #define BITS uint64_t /* an integer of the size of T */
 #define FRACTION 52   /* bits of the fraction of T */

@@ -15,7 +15,7 @@ TSA_INLINE void psi_emit(const int what, const int kind, size_t tokens, const st
 }
 #include "psi_walk_tmpl.h"
 
-static void psi_t(const struct psi_args *a)
+static void psi_t(const struct ARGS(psi) * a)
 {
     struct psi_out out = {.rows = a->psi, .ld = a->ldp};
     if (a->weight)

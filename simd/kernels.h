@@ -50,9 +50,21 @@ struct tsa_prefetch {
     size_t count; /* the last of rows[] comes first */
 };
 
-#define T float
+/* What becomes of a score x: p(x), x itself, or exp(x) where x is bounded. */
+enum tsa_score_kind { TSA_SCORE_SERIES, TSA_SCORE_ONLY, TSA_SCORE_EXP };
+
+#define TSA_ARGS_F32(name) tsa_##name##_args_f32
+#define TSA_ARGS_F64(name) tsa_##name##_args_f64
 #define TSA_KERNEL(result, name, args) result(*name) args;
+
+#define T float
+#define ARGS TSA_ARGS_F32
+#include "args_tmpl.h"
+struct tsa_products_f32 {
+#include "products.def"
+};
 struct tsa_kernels_f32 {
+    struct tsa_products_f32 products;
 #include "kernels.def"
 };
 /* Products of pairs of bf16, added in f32. */
@@ -60,20 +72,28 @@ struct tsa_pair_kernels_f32 {
     const char *name;
     unsigned lanes;
     bool fast; /* a pair is multiplied in the time of an element */
-#include "products.def"
+    struct tsa_products_f32 products;
 #include "pairs.def"
 };
 #undef T
+#undef ARGS
 #define T double
+#define ARGS TSA_ARGS_F64
+#include "args_tmpl.h"
+struct tsa_products_f64 {
+#include "products.def"
+};
 struct tsa_kernels_f64 {
+    struct tsa_products_f64 products;
 #include "kernels.def"
 };
 struct tsa_pair_kernels_f64 { /* never filled */
-#include "products.def"
+    struct tsa_products_f64 products;
 #include "pairs.def"
 };
-#undef TSA_KERNEL
 #undef T
+#undef ARGS
+#undef TSA_KERNEL
 
 struct tsa_isa {
     const char *name;

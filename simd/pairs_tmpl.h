@@ -14,7 +14,6 @@
 #define TSA_OPERAND_PAIRS 1
 #define O_TOKENS (TSA_TILE_TOKENS / 2)
 
-#include "args_tmpl.h"
 #include "tile_tmpl.h"
 
 #include "psi_tmpl.h"
@@ -24,14 +23,16 @@
 #include "decode_state_tmpl.h"
 #include "transpose_tmpl.h"
 #include "round_tmpl.h"
-#include "entries_tmpl.h"
 
 extern const struct tsa_pair_kernels_f32 TSA_TABLE;
 const struct tsa_pair_kernels_f32 TSA_TABLE = {
     .name = TSA_TABLE_NAME,
     .lanes = VL,
     .fast = TSA_TABLE_FAST,
-#define TSA_KERNEL(result, name, args) .name = entry_##name,
+#define TSA_KERNEL(result, name, args) .name = name,
+    .products =
+        {
 #include "products.def"
+        },
 #include "pairs.def"
 };

@@ -3,10 +3,10 @@
  *   struct psi_out                              where features go
  *   psi_emit(what, kind, tokens, run, out)      the features of a run go there */
 
-TSA_INLINE void psi_walk(const int what, const int weighted, const struct psi_args *args,
+TSA_INLINE void psi_walk(const int what, const int weighted, const struct ARGS(psi) * args,
                          struct psi_out *out)
 {
-    const struct psi_args a = *args;
+    const struct ARGS(psi) a = *args;
     const struct tsa_monomials *mono = a.mono;
     const T *weight = weighted ? a.weight + a.f0 : NULL;
     size_t m = 0;

@@ -11,7 +11,7 @@ static void exp_rows(int rows, int nv, T *w, ptrdiff_t ldw)
 }
 
 /* Rows of the tile are keys, lanes are queries. */
-TSA_INLINE void score_tile(const int rows, const int nv, const struct score_args *s, size_t i,
+TSA_INLINE void score_tile(const int rows, const int nv, const struct ARGS(scores) * s, size_t i,
                            size_t t)
 {
     V acc[TSA_MOST_ROWS][TSA_TILE_VECTORS];
@@ -21,15 +21,15 @@ TSA_INLINE void score_tile(const int rows, const int nv, const struct score_args
     for (size_t n = s->d; n > 0; n--, a += s->ldk, b += s->ldq)
         TSA_TILE_STEP(rows, nv, a, 1, b);
     T *out = s->w + (ptrdiff_t)i * s->ldw + t;
-    if (s->kind == SCORE_EXP && rows * nv >= (TSA_TILE_VECTORS > 2 ? 24 : 12)) {
+    if (s->kind == TSA_SCORE_EXP && rows * nv >= (TSA_TILE_VECTORS > 2 ? 24 : 12)) {
         TSA_TILE_EACH(rows, nv)
             v_store(out + r * s->ldw + c * VL, exp_near_zero(acc[r][c]));
         return;
     }
-    if (s->kind != SCORE_SERIES) {
+    if (s->kind != TSA_SCORE_SERIES) {
         TSA_TILE_EACH(rows, nv)
             v_store(out + r * s->ldw + c * VL, acc[r][c]);
-        if (s->kind == SCORE_EXP) /* small tiles are rare; inlining exp there only adds code */
+        if (s->kind == TSA_SCORE_EXP) /* small tiles are rare; inlining exp there only adds code */
             exp_rows(rows, nv, out, s->ldw);
         return;
     }
@@ -49,21 +49,21 @@ TSA_INLINE void score_tile(const int rows, const int nv, const struct score_args
 }
 
 #define X(rows, nv)                                                                                \
-    static void score_##rows##x##nv(const struct score_args *s, size_t i, size_t t)                \
+    static void score_##rows##x##nv(const struct ARGS(scores) * s, size_t i, size_t t)             \
     {                                                                                              \
         score_tile(rows, nv, s, i, t);                                                             \
     }
 TSA_TILES(X)
 #undef X
 
-typedef void (*score_fn)(const struct score_args *, size_t, size_t);
+typedef void (*score_fn)(const struct ARGS(scores) *, size_t, size_t);
 static const score_fn score_table[TSA_TILE_VECTORS + 1][TSA_MOST_ROWS + 1] = {
 #define X(rows, nv) [nv][rows] = score_##rows##x##nv,
     TSA_TILES(X)
 #undef X
 };
 
-static void scores(const struct score_args *s)
+static void scores(const struct ARGS(scores) * s)
 {
     const size_t vectors = (s->queries + VL - 1) / VL;
     for (size_t panel = 0; panel < vectors; panel += TSA_TILE_VECTORS) {

@@ -5,7 +5,7 @@
 
 /* One vector of queries, of which lane l sees keys before past + l: the new maximum; exponentials
  * are left unsummed. Returns by how much sums shrink, less 1. */
-TSA_INLINE V softmax_vector(const struct softmax_weights_args *a, size_t past, size_t t)
+TSA_INLINE V softmax_vector(const struct ARGS(softmax_weights) * a, size_t past, size_t t)
 {
     const ptrdiff_t ldw = a->ldw;
     T *w = a->w + t;
@@ -32,9 +32,9 @@ TSA_INLINE V softmax_vector(const struct softmax_weights_args *a, size_t past, s
     return less;
 }
 
-static int softmax_weights(const struct softmax_weights_args *args)
+static int softmax_weights(const struct ARGS(softmax_weights) * args)
 {
-    const struct softmax_weights_args a = *args;
+    const struct ARGS(softmax_weights) a = *args;
     V less = v_zero();
     for (size_t t = 0; t < a.queries; t += VL)
         less = v_absmax(less, softmax_vector(&a, (size_t)((ptrdiff_t)t + a.diag + 1), t));

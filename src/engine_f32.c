@@ -7,8 +7,10 @@
 #include "call.h"
 
 #define T float
+#define ARGS TSA_ARGS_F32
 #define OTHER double
 #define TSA_DTYPE TSA_F32
+#define PRODUCTS struct tsa_products_f32
 #define KERNELS(plan) ((plan)->isa->f32)
 #define PAIR_KERNELS(plan) ((plan)->pair_kernels)
 #define ENGINE tsa_engine_f32

@@ -7,8 +7,10 @@
 #include "call.h"
 
 #define T double
+#define ARGS TSA_ARGS_F64
 #define OTHER float
 #define TSA_DTYPE TSA_F64
+#define PRODUCTS struct tsa_products_f64
 #define KERNELS(plan) ((plan)->isa->f64)
 #define PAIR_KERNELS(plan)                                                                         \
     ((const struct tsa_pair_kernels_f64 *)(const void *)(plan)->pair_kernels) /* for no plan */

@@ -55,6 +55,7 @@ static struct keys key_features(const struct context *x, const struct window *w,
     const struct tsa_scratch *r = &plan->scratch;
     const size_t n = tile_tokens(w->n - t);
     T *base = tile_at(plan, x->scratch + r->kbase, t), *phi = x->scratch + r->psi;
+    const PRODUCTS *products = products_of(plan, f.f0);
     T *transposed = plan->transpose_update ? x->scratch + r->transposed : NULL;
     ptrdiff_t ldp = TSA_TILE_TOKENS;
     struct keys k = {n,
@@ -71,16 +72,29 @@ static struct keys key_features(const struct context *x, const struct window *w,
         k.phi = phi;
         k.v = v_pairs_at(x, t);
         k.ldv = (ptrdiff_t)plan->layout.ldv;
-        PAIR_KERNELS(plan)->phi_pairs(&plan->mono, f.f0, f.f1, 2 * k.steps, base, TSA_TILE_TOKENS,
-                                      phi, ldp);
+        PAIR_KERNELS(plan)->phi_pairs(&(const struct ARGS(psi)){.mono = &plan->mono,
+                                                                .f0 = f.f0,
+                                                                .f1 = f.f1,
+                                                                .tokens = 2 * k.steps,
+                                                                .base = base,
+                                                                .ldb = TSA_TILE_TOKENS,
+                                                                .psi = phi,
+                                                                .ldp = ldp});
         if (f.f0 == 0 && n % 2 != 0) /* degree 0 is 1 for a key of zeros, too */
             PAIR_KERNELS(plan)->pair_cols(1, n, base - TSA_TILE_TOKENS, 0, phi, 0);
     } else if (!k.phi) {
-        KERNELS(plan)->psi_t(&plan->mono, f.f0, f.f1, n, base, TSA_TILE_TOKENS, NULL, phi, ldp);
+        KERNELS(plan)->psi_t(&(const struct ARGS(psi)){.mono = &plan->mono,
+                                                       .f0 = f.f0,
+                                                       .f1 = f.f1,
+                                                       .tokens = n,
+                                                       .base = base,
+                                                       .ldb = TSA_TILE_TOKENS,
+                                                       .psi = phi,
+                                                       .ldp = ldp});
         k.phi = phi;
     }
-    PRODUCT(plan, f.f0, transpose,
-            (f.f1 - f.f0, k.steps, k.phi, ldp, ones, k.first, transposed, (ptrdiff_t)plan->block));
+    products->transpose(f.f1 - f.f0, k.steps, k.phi, ldp, ones, k.first, transposed,
+                        (ptrdiff_t)plan->block);
     return k;
 }
 
@@ -92,21 +106,36 @@ static void update_tile(const struct context *x, const struct keys *k, struct ts
     const struct tsa_plan *plan = x->plan;
     const struct tsa_scratch *r = &plan->scratch;
     const ptrdiff_t block = (ptrdiff_t)plan->block;
+    const PRODUCTS *products = products_of(plan, f.f0);
     const size_t features = f.f1 - f.f0, ldv = plan->layout.ldv;
     T *transposed = x->scratch + r->transposed, *sums = x->scratch + r->local_t;
     if (!plan->transpose_update) {
-        PRODUCT(plan, f.f0, update,
-                (features, ldv, k->steps, k->phi, k->v, k->ldv, local.at, local.ld, k->first,
-                 prefetch));
+        products->update(&(const struct ARGS(update)){.features = features,
+                                                      .columns = ldv,
+                                                      .tokens = k->steps,
+                                                      .phi = k->phi,
+                                                      .v = k->v,
+                                                      .ldv = k->ldv,
+                                                      .local = local.at,
+                                                      .ldl = local.ld,
+                                                      .first = k->first,
+                                                      .prefetch = prefetch});
         return;
     }
-    PRODUCT(plan, f.f0, update,
-            (plan->dv, tsa_round_up(features, plan->lanes), k->steps, k->v, transposed, block, sums,
-             block, k->first, prefetch));
+    products->update(&(const struct ARGS(update)){.features = plan->dv,
+                                                  .columns = tsa_round_up(features, plan->lanes),
+                                                  .tokens = k->steps,
+                                                  .phi = k->v,
+                                                  .v = transposed,
+                                                  .ldv = block,
+                                                  .local = sums,
+                                                  .ldl = block,
+                                                  .first = k->first,
+                                                  .prefetch = prefetch});
     if (k->last) {
         /* whole rows, whose padding is zero */
         memset(sums + (ptrdiff_t)plan->dv * block, 0, (ldv - plan->dv) * plan->block * sizeof(T));
-        KERNELS(plan)->transpose(ldv, features, sums, block, NULL, 0, local.at, local.ld);
+        KERNELS(plan)->products.transpose(ldv, features, sums, block, NULL, 0, local.at, local.ld);
     }
 }
 
@@ -116,6 +145,7 @@ static void fold_block(const struct context *x, const struct window *w, const st
 {
     const struct tsa_plan *plan = x->plan;
     const struct tsa_scratch *r = &plan->scratch;
+    const PRODUCTS *products = products_of(plan, f.f0);
     const size_t features = f.f1 - f.f0, ldv = plan->layout.ldv;
     /* local sums of a wave's chunk stay where they are made */
     struct matrix local = {s->hi, s->ld};
@@ -127,9 +157,20 @@ static void fold_block(const struct context *x, const struct window *w, const st
     for (size_t t = 0; t < w->n; t += TSA_TILE_TOKENS) {
         const struct keys k = key_features(x, w, t, f, ones);
         if (s->lo && k.last && !plan->transpose_update)
-            PRODUCT(plan, f.f0, update_fold,
-                    (features, ldv, k.steps, k.phi, k.v, k.ldv, k.first ? NULL : local.at, local.ld,
-                     s->hi, s->lo, s->ld, s->hi_pairs, prefetch));
+            products->update_fold(
+                &(const struct ARGS(update_fold)){.features = features,
+                                                  .columns = ldv,
+                                                  .tokens = k.steps,
+                                                  .phi = k.phi,
+                                                  .v = k.v,
+                                                  .ldv = k.ldv,
+                                                  .local = k.first ? NULL : local.at,
+                                                  .ldl = local.ld,
+                                                  .hi = s->hi,
+                                                  .lo = s->lo,
+                                                  .ldh = s->ld,
+                                                  .hi_pairs = s->hi_pairs,
+                                                  .prefetch = prefetch});
         else
             update_tile(x, &k, f, local, prefetch);
     }

@@ -41,18 +41,39 @@ static void window_outputs(const struct context *x, const struct queries *q, con
         T *acc = q->acc + (ptrdiff_t)t * lda;
         if (plan->transpose_query && !s->first) {
             T *rows = x->scratch + plan->scratch.local;
-            KERNELS(plan)->transpose(plan->dv, n, acc, TSA_TILE_TOKENS, NULL, 0, rows, lda);
+            KERNELS(plan)->products.transpose(plan->dv, n, acc, TSA_TILE_TOKENS, NULL, 0, rows,
+                                              lda);
             acc = rows;
         }
         const size_t diag = s->causal ? s->seen + t : s->seen, keys = s->causal ? diag + n : diag;
-        KERNELS(plan)->scores(keys, n, plan->d, w->kt, w->ldk, tile_at(plan, q->base, t),
-                              TSA_TILE_TOKENS, plan->terms, coef, weights, TSA_TILE_TOKENS,
-                              (ptrdiff_t)diag);
+        KERNELS(plan)->scores(&(const struct ARGS(scores)){.keys = keys,
+                                                           .queries = n,
+                                                           .d = plan->d,
+                                                           .kt = w->kt,
+                                                           .ldk = w->ldk,
+                                                           .qt = tile_at(plan, q->base, t),
+                                                           .ldq = TSA_TILE_TOKENS,
+                                                           .terms = plan->terms,
+                                                           .coef = coef,
+                                                           .w = weights,
+                                                           .ldw = TSA_TILE_TOKENS,
+                                                           .diag = (ptrdiff_t)diag});
         KERNELS(plan)->window_ones(keys, n, weights, TSA_TILE_TOKENS, (ptrdiff_t)diag, q->den + t,
                                    s->first);
-        KERNELS(plan)->window(n, plan->dv, keys, (ptrdiff_t)diag, weights, TSA_TILE_TOKENS, w->v,
-                              w->ldv, acc, lda, s->first, q->den + t,
-                              dst.at + (ptrdiff_t)t * dst.ld, dst.ld);
+        KERNELS(plan)->window(&(const struct ARGS(window)){.queries = n,
+                                                           .columns = plan->dv,
+                                                           .keys = keys,
+                                                           .diag = (ptrdiff_t)diag,
+                                                           .w = weights,
+                                                           .ldw = TSA_TILE_TOKENS,
+                                                           .v = w->v,
+                                                           .ldv = w->ldv,
+                                                           .acc = acc,
+                                                           .lda = lda,
+                                                           .first = s->first,
+                                                           .den = q->den + t,
+                                                           .dst = dst.at + (ptrdiff_t)t * dst.ld,
+                                                           .stride = dst.ld});
     }
 }
 

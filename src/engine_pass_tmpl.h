@@ -44,6 +44,7 @@ static void query_block(const struct context *x, const struct pass *p, size_t i,
     const T *weight = coefficients_of(plan, p->h0 + i).weight;
     const ptrdiff_t ldv = (ptrdiff_t)plan->layout.ldv;
     const struct tsa_range f = b->f;
+    const PRODUCTS *products = products_of(plan, f.f0);
     const int first = f.f1 == plan->mono.total;
     T *rows = x->scratch + plan->scratch.psi;
     for (size_t t = 0; t < p->m; t += TSA_TILE_TOKENS) {
@@ -51,24 +52,53 @@ static void query_block(const struct context *x, const struct pass *p, size_t i,
         T *base = tile_at(plan, q.base, t), *acc = q.acc + (ptrdiff_t)t * ldv;
         const T *psi = plan->unit_weights ? features_in_place(plan, base, f) : NULL;
         if (f.f0 >= plan->high) {
-            PAIR_KERNELS(plan)->psi_pairs(&plan->mono, f.f0, f.f1, n, base, TSA_TILE_TOKENS, weight,
-                                          rows, TSA_TILE_TOKENS);
+            PAIR_KERNELS(plan)->psi_pairs(&(const struct ARGS(psi)){.mono = &plan->mono,
+                                                                    .f0 = f.f0,
+                                                                    .f1 = f.f1,
+                                                                    .tokens = n,
+                                                                    .base = base,
+                                                                    .ldb = TSA_TILE_TOKENS,
+                                                                    .weight = weight,
+                                                                    .psi = rows,
+                                                                    .ldp = TSA_TILE_TOKENS});
             psi = rows;
         } else if (!psi) {
-            KERNELS(plan)->psi_t(&plan->mono, f.f0, f.f1, n, base, TSA_TILE_TOKENS, weight, rows,
-                                 TSA_TILE_TOKENS);
+            KERNELS(plan)->psi_t(&(const struct ARGS(psi)){.mono = &plan->mono,
+                                                           .f0 = f.f0,
+                                                           .f1 = f.f1,
+                                                           .tokens = n,
+                                                           .base = base,
+                                                           .ldb = TSA_TILE_TOKENS,
+                                                           .weight = weight,
+                                                           .psi = rows,
+                                                           .ldp = TSA_TILE_TOKENS});
             psi = rows;
         }
-        PRODUCT(plan, f.f0, query_ones,
-                (n, b->steps, psi, TSA_TILE_TOKENS, b->ones, q.den + t, first));
+        products->query_ones(n, b->steps, psi, TSA_TILE_TOKENS, b->ones, q.den + t, first);
         if (plan->transpose_query)
-            PRODUCT(plan, f.f0, query,
-                    (plan->dv, lanes, b->steps, b->hi, b->ld, psi, TSA_TILE_TOKENS, acc,
-                     TSA_TILE_TOKENS, first, prefetch));
+            products->query(&(const struct ARGS(query)){.tokens = plan->dv,
+                                                        .columns = lanes,
+                                                        .features = b->steps,
+                                                        .psi = b->hi,
+                                                        .ldp = b->ld,
+                                                        .hi = psi,
+                                                        .ldh = TSA_TILE_TOKENS,
+                                                        .acc = acc,
+                                                        .lda = TSA_TILE_TOKENS,
+                                                        .first = first,
+                                                        .prefetch = prefetch});
         else
-            PRODUCT(plan, f.f0, query,
-                    (n, (size_t)ldv, b->steps, psi, TSA_TILE_TOKENS, b->hi, b->ld, acc, ldv, first,
-                     prefetch));
+            products->query(&(const struct ARGS(query)){.tokens = n,
+                                                        .columns = (size_t)ldv,
+                                                        .features = b->steps,
+                                                        .psi = psi,
+                                                        .ldp = TSA_TILE_TOKENS,
+                                                        .hi = b->hi,
+                                                        .ldh = b->ld,
+                                                        .acc = acc,
+                                                        .lda = ldv,
+                                                        .first = first,
+                                                        .prefetch = prefetch});
     }
 }
 

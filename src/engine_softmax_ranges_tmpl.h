@@ -54,15 +54,45 @@ static void tile_keys(const struct context *x, const struct query_range *range, 
     const struct softmax_sums s = sums_of_row(plan, sums, i * TSA_TILE_TOKENS);
     T *w = x->scratch + r->weights, *shrink = x->scratch + r->shrink;
     bool less = false;
-    KERNELS(plan)->softmax_scores(k->n, m, plan->d, k->keys.kt, TSA_TILE_TOKENS, qt,
-                                  TSA_TILE_TOKENS, w, TSA_TILE_TOKENS, k->diag, range->bounded);
+    KERNELS(plan)->scores(
+        &(const struct ARGS(scores)){.keys = k->n,
+                                     .queries = m,
+                                     .d = plan->d,
+                                     .kt = k->keys.kt,
+                                     .ldk = TSA_TILE_TOKENS,
+                                     .qt = qt,
+                                     .ldq = TSA_TILE_TOKENS,
+                                     .w = w,
+                                     .ldw = TSA_TILE_TOKENS,
+                                     .diag = k->diag,
+                                     .kind = range->bounded ? TSA_SCORE_EXP : TSA_SCORE_ONLY});
     if (range->bounded)
         KERNELS(plan)->window_ones(k->n, m, w, TSA_TILE_TOKENS, k->diag, s.den, k->first);
     else
-        less = KERNELS(plan)->softmax_weights(k->n, m, w, TSA_TILE_TOKENS, k->diag, k->first, s.max,
-                                              s.den, shrink) != 0;
-    KERNELS(plan)->softmax_values(m, ldv, k->n, k->diag, w, TSA_TILE_TOKENS, k->keys.v, k->keys.ldv,
-                                  s.acc, (ptrdiff_t)ldv, k->first, less ? shrink : NULL);
+        less = KERNELS(plan)->softmax_weights(
+                   &(const struct ARGS(softmax_weights)){.keys = k->n,
+                                                         .queries = m,
+                                                         .w = w,
+                                                         .ldw = TSA_TILE_TOKENS,
+                                                         .diag = k->diag,
+                                                         .first = k->first,
+                                                         .max = s.max,
+                                                         .den = s.den,
+                                                         .shrink = shrink}) != 0;
+    KERNELS(plan)->window(&(const struct ARGS(window)){.queries = m,
+                                                       .columns = ldv,
+                                                       .keys = k->n,
+                                                       .diag = k->diag,
+                                                       .w = w,
+                                                       .ldw = TSA_TILE_TOKENS,
+                                                       .v = k->keys.v,
+                                                       .ldv = k->keys.ldv,
+                                                       .acc = s.acc,
+                                                       .dst = s.acc,
+                                                       .lda = (ptrdiff_t)ldv,
+                                                       .stride = (ptrdiff_t)ldv,
+                                                       .first = k->first,
+                                                       .shrink = less ? shrink : NULL});
 }
 
 /* Keys from .. to-1, whole tiles of one segment, for all tiles that see some. */

@@ -41,10 +41,23 @@ static void one_row(const struct context *x, const struct row_run *run, size_t s
         const struct rows some = {run->b, run->g, k, end - k < most ? end - k : most};
         const struct matrix v = pack_values(x, some);
         const struct matrix keys = rows_in(plan, x->call->k, &some, plan->d, x->scratch + r->rows);
-        KERNELS(plan)->softmax_decode(some.n, plan->d, keys.at, keys.ld,
-                                      plan->normalize == TSA_NORMALIZE_L2, q, row.bounded,
-                                      plan->layout.ldv, v.at, v.ld, k == segment, s.max, s.den,
-                                      s.acc, x->scratch + r->kt, x->scratch + r->weights);
+        KERNELS(plan)->softmax_decode(
+            &(const struct ARGS(softmax_decode)){.keys = some.n,
+                                                 .d = plan->d,
+                                                 .k = keys.at,
+                                                 .stride = keys.ld,
+                                                 .l2 = plan->normalize == TSA_NORMALIZE_L2,
+                                                 .q = q,
+                                                 .bounded = row.bounded,
+                                                 .columns = plan->layout.ldv,
+                                                 .v = v.at,
+                                                 .ldv = v.ld,
+                                                 .first = k == segment,
+                                                 .max = s.max,
+                                                 .den = s.den,
+                                                 .acc = s.acc,
+                                                 .kt = x->scratch + r->kt,
+                                                 .scratch = x->scratch + r->weights});
     }
 }
 
@@ -61,10 +74,21 @@ static void rows_tile(const struct context *x, const struct row_run *run, const 
         if (row.seen <= tile->t)
             continue;
         const size_t left = row.seen - tile->t;
-        KERNELS(plan)->softmax_row(left < tile->n ? left : tile->n, plan->d, keys.kt,
-                                   TSA_TILE_TOKENS, q + i * plan->d, row.bounded, plan->layout.ldv,
-                                   keys.v, keys.ldv, tile->t % TSA_SEGMENT_KEYS == 0, sums.max,
-                                   sums.den, sums.acc, w);
+        KERNELS(plan)->softmax_row(
+            &(const struct ARGS(softmax_row)){.keys = left < tile->n ? left : tile->n,
+                                              .d = plan->d,
+                                              .kt = keys.kt,
+                                              .ldk = TSA_TILE_TOKENS,
+                                              .q = q + i * plan->d,
+                                              .bounded = row.bounded,
+                                              .columns = plan->layout.ldv,
+                                              .v = keys.v,
+                                              .ldv = keys.ldv,
+                                              .first = tile->t % TSA_SEGMENT_KEYS == 0,
+                                              .max = sums.max,
+                                              .den = sums.den,
+                                              .acc = sums.acc,
+                                              .w = w});
     }
 }
 

@@ -37,8 +37,17 @@ static void token_rounded(const struct context *x, const struct sums *s, struct 
     for (size_t at = tsa_block_count(plan); f.f0 > plan->high;) {
         f = tsa_block_at(plan, --at);
         const struct operands b = operands_of(x, s, f, c.c0, cols);
-        PAIR_KERNELS(plan)->decode_state(1, cols, b.steps, psi + (f.f0 - plan->high) / 2, 0, &b.hi,
-                                         s->ld, &b.ones, acc, 0, den, f.f1 == total);
+        PAIR_KERNELS(plan)->products.decode_state(
+            &(const struct ARGS(decode_state)){.heads = 1,
+                                               .columns = cols,
+                                               .features = b.steps,
+                                               .psi = psi + (f.f0 - plan->high) / 2,
+                                               .hi = &b.hi,
+                                               .ldh = s->ld,
+                                               .ones = &b.ones,
+                                               .acc = acc,
+                                               .den = den,
+                                               .first = f.f1 == total});
     }
 }
 
@@ -60,8 +69,19 @@ static void token_pairs(const struct context *x, const struct sums *const *sums,
             ones[n] = sums[row + n]->ones_pairs;
         }
         if (n > 0) {
-            PAIR_KERNELS(plan)->decode_state(n, c.c1 - c.c0, pairs, psi, ldp, hi, ldv, ones, acc,
-                                             ldv, den, 1);
+            PAIR_KERNELS(plan)->products.decode_state(
+                &(const struct ARGS(decode_state)){.heads = n,
+                                                   .columns = c.c1 - c.c0,
+                                                   .features = pairs,
+                                                   .psi = psi,
+                                                   .ldp = ldp,
+                                                   .hi = hi,
+                                                   .ldh = ldv,
+                                                   .ones = ones,
+                                                   .acc = acc,
+                                                   .lda = ldv,
+                                                   .den = den,
+                                                   .first = 1});
         } else {
             n = 1;
             token_rounded(x, sums[row], c, psi, acc, den);
@@ -90,8 +110,19 @@ static void token_sums(const struct context *x, const struct sums *const *sums, 
         hi[i] = sums[i]->hi + c.c0;
         ones[i] = sums[i]->ones_hi;
     }
-    KERNELS(plan)->decode_state(rows, c.c1 - c.c0, plan->high, psi, ldp, hi, ldv, ones,
-                                x->scratch + r->acc, ldv, x->scratch + r->den, plan->high == total);
+    KERNELS(plan)->products.decode_state(
+        &(const struct ARGS(decode_state)){.heads = rows,
+                                           .columns = c.c1 - c.c0,
+                                           .features = plan->high,
+                                           .psi = psi,
+                                           .ldp = ldp,
+                                           .hi = hi,
+                                           .ldh = ldv,
+                                           .ones = ones,
+                                           .acc = x->scratch + r->acc,
+                                           .lda = ldv,
+                                           .den = x->scratch + r->den,
+                                           .first = plan->high == total});
 }
 
 /* Outputs of rows whose queries are packed: features, weights of the windows, the chains over the
@@ -124,8 +155,15 @@ static void token_outputs(const struct context *x, const struct token *tokens, s
         const struct kv_head *kv = tokens[i].kv;
         const struct rows row = {kv->item.b, tokens[i].h, kv->item.t, 1};
         const struct matrix dst = rows_out(plan, x->call->o, &row, buffer);
-        KERNELS(plan)->decode_window(end - c.c0, kv->window.n, w + i * ldw, kv->window.v + c.c0,
-                                     ldv, acc, *den, !kv->sums.folded, dst.at + c.c0);
+        KERNELS(plan)->decode_window(&(const struct ARGS(decode_window)){.columns = end - c.c0,
+                                                                         .keys = kv->window.n,
+                                                                         .w = w + i * ldw,
+                                                                         .v = kv->window.v + c.c0,
+                                                                         .ldv = ldv,
+                                                                         .acc = acc,
+                                                                         .den = *den,
+                                                                         .first = !kv->sums.folded,
+                                                                         .dst = dst.at + c.c0});
         rows_out_done(plan, x->call->o, &row, c.c0, end, buffer);
         if (kv->sums.folded) {
             acc += ldv;

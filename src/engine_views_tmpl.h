@@ -18,10 +18,12 @@ static struct context context_of(const struct tsa_call *call, size_t thread)
     return (struct context){call->plan, call, scratch_at(call, thread)};
 }
 
-/* The kernel of products.def for features from f0 on, called with args: element kernel below
- * plan->high, pair kernel from it on; a range of features never straddles it. */
-#define PRODUCT(plan, f0, kernel, args)                                                            \
-    ((f0) < (plan)->high ? KERNELS(plan)->kernel : PAIR_KERNELS(plan)->kernel) args
+/* The products for features from f0 on: of elements below plan->high, of pairs from it on; a range
+ * of features never straddles it. */
+static const PRODUCTS *products_of(const struct tsa_plan *plan, size_t f0)
+{
+    return f0 < plan->high ? &KERNELS(plan)->products : &PAIR_KERNELS(plan)->products;
+}
 
 /* Pairs that hold n elements. */
 static size_t half_of(size_t n)

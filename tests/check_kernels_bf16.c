@@ -157,33 +157,33 @@ static void model_pair_cols(size_t rows, size_t cols, const T *in, ptrdiff_t ldi
         }
 }
 
-static void model_psi_pairs(const struct tsa_monomials *mono, size_t f0, size_t f1, size_t cols,
-                            T *base, ptrdiff_t ldb, const T *weight, T *psi, ptrdiff_t ldp)
+static void model_psi_pairs(const struct ARGS(psi) * a)
 {
-    (void)mono;
-    for (size_t f = f0; f < f1; f += 2)
-        for (size_t t = 0; t < cols; t++) {
-            T even = monomial(f, base + t, (size_t)ldb) * weight[f], odd = 0;
+    for (size_t f = a->f0; f < a->f1; f += 2)
+        for (size_t t = 0; t < a->tokens; t++) {
+            T even = monomial(f, a->base + t, (size_t)a->ldb) * a->weight[f], odd = 0;
 
-            if (f + 1 < f1)
-                odd = monomial(f + 1, base + t, (size_t)ldb) * weight[f + 1];
-            psi[(f - f0) / 2 * (size_t)ldp + t] = make_pair(even, odd);
+            if (f + 1 < a->f1)
+                odd = monomial(f + 1, a->base + t, (size_t)a->ldb) * a->weight[f + 1];
+            a->psi[(f - a->f0) / 2 * (size_t)a->ldp + t] = make_pair(even, odd);
         }
 }
 
-static void model_phi_pairs(const struct tsa_monomials *mono, size_t f0, size_t f1, size_t cols,
-                            T *base, ptrdiff_t ldb, T *phi, ptrdiff_t ldp)
+static void model_phi_pairs(const struct ARGS(psi) * a)
 {
-    (void)mono;
-    for (size_t f = f0; f < f1; f++)
-        for (size_t t = 0; t < cols; t += 2)
-            phi[(f - f0) * (size_t)ldp + t / 2] = make_pair(monomial(f, base + t, (size_t)ldb),
-                                                            monomial(f, base + t + 1, (size_t)ldb));
+    for (size_t f = a->f0; f < a->f1; f++)
+        for (size_t t = 0; t < a->tokens; t += 2)
+            a->psi[(f - a->f0) * (size_t)a->ldp + t / 2] =
+                make_pair(monomial(f, a->base + t, (size_t)a->ldb),
+                          monomial(f, a->base + t + 1, (size_t)a->ldb));
 }
 
 #define TSA_KERNEL(result, name, args) .name = model_##name,
 static const struct KERNELS model = {
+    .products =
+        {
 #include "products.def"
+        },
 #include "pairs.def"
 };
 #undef TSA_KERNEL
@@ -279,8 +279,15 @@ static void one_psi_pairs(struct kc *kc, const struct KERNELS *table, size_t f0,
     kc_fill(kc, weight, KC_ANY);
     kc_freeze(kc);
     for (SIDES)
-        K->psi_pairs(mono, f0, f1, cols, P(base), (ptrdiff_t)ldb, P(weight), P(psi),
-                     (ptrdiff_t)ldp);
+        K->psi_pairs(&(const struct ARGS(psi)){.mono = mono,
+                                               .f0 = f0,
+                                               .f1 = f1,
+                                               .tokens = cols,
+                                               .base = P(base),
+                                               .ldb = (ptrdiff_t)ldb,
+                                               .weight = P(weight),
+                                               .psi = P(psi),
+                                               .ldp = (ptrdiff_t)ldp});
     settle_nans(kc, psi);
     kc_finish(kc);
 }
@@ -300,7 +307,14 @@ static void one_phi_pairs(struct kc *kc, const struct KERNELS *table, size_t f0,
     kc_free(phi, even / 2, ROW16(even / 2));
     kc_freeze(kc);
     for (SIDES)
-        K->phi_pairs(mono, f0, f1, even, P(base), (ptrdiff_t)ldb, P(phi), (ptrdiff_t)ldp);
+        K->phi_pairs(&(const struct ARGS(psi)){.mono = mono,
+                                               .f0 = f0,
+                                               .f1 = f1,
+                                               .tokens = even,
+                                               .base = P(base),
+                                               .ldb = (ptrdiff_t)ldb,
+                                               .psi = P(phi),
+                                               .ldp = (ptrdiff_t)ldp});
     settle_nans(kc, phi);
     kc_finish(kc);
 }

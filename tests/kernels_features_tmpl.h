@@ -77,8 +77,15 @@ static void one_psi_t(struct kc *kc, const struct KERNELS *table, size_t f0, siz
     kc_fill(kc, weight, KC_ANY);
     kc_freeze(kc);
     for (SIDES)
-        K->psi_t(mono, f0, f1, cols, P(base), (ptrdiff_t)ldb, weighted ? P(weight) : NULL, P(psi),
-                 (ptrdiff_t)ldp);
+        K->psi_t(&(const struct ARGS(psi)){.mono = mono,
+                                           .f0 = f0,
+                                           .f1 = f1,
+                                           .tokens = cols,
+                                           .base = P(base),
+                                           .ldb = (ptrdiff_t)ldb,
+                                           .weight = weighted ? P(weight) : NULL,
+                                           .psi = P(psi),
+                                           .ldp = (ptrdiff_t)ldp});
     kc_finish(kc);
     for (size_t f = f0; f < f1; f++)
         for (size_t t = 0; t < cols; t++)

@@ -115,15 +115,13 @@ static void model_base_t(const struct tsa_monomials *mono, size_t cols, T *base,
             base[g * (size_t)ldb + t] = monomial(g + 1, base + t, (size_t)ldb);
 }
 
-static void model_psi_t(const struct tsa_monomials *mono, size_t f0, size_t f1, size_t cols,
-                        T *base, ptrdiff_t ldb, const T *weight, T *psi, ptrdiff_t ldp)
+static void model_psi_t(const struct ARGS(psi) * a)
 {
-    (void)mono;
-    for (size_t f = f0; f < f1; f++)
-        for (size_t t = 0; t < cols; t++) {
-            T x = monomial(f, base + t, (size_t)ldb);
+    for (size_t f = a->f0; f < a->f1; f++)
+        for (size_t t = 0; t < a->tokens; t++) {
+            T x = monomial(f, a->base + t, (size_t)a->ldb);
 
-            psi[(f - f0) * (size_t)ldp + t] = weight != NULL ? x * weight[f] : x;
+            a->psi[(f - a->f0) * (size_t)a->ldp + t] = a->weight != NULL ? x * a->weight[f] : x;
         }
 }
 
@@ -178,18 +176,6 @@ static T score(size_t width, const T *k, ptrdiff_t ldk, const T *q, ptrdiff_t ld
     return x;
 }
 
-static void model_scores(size_t keys, size_t queries, size_t width, const T *kt, ptrdiff_t ldk,
-                         const T *qt, ptrdiff_t ldq, size_t terms, const T *coef, T *w,
-                         ptrdiff_t ldw, ptrdiff_t diag)
-{
-    for (size_t t = 0; t < queries; t++)
-        for (size_t i = 0; i < seen(keys, diag, t); i++) {
-            T x = score(width, kt + i, ldk, qt + t, ldq);
-
-            w[i * (size_t)ldw + t] = horner(terms, coef, x);
-        }
-}
-
 static void model_window_ones(size_t keys, size_t queries, const T *w, ptrdiff_t ldw,
                               ptrdiff_t diag, T *den, int first)
 {
@@ -202,17 +188,18 @@ static void model_window_ones(size_t keys, size_t queries, const T *w, ptrdiff_t
     }
 }
 
-static void model_window(size_t rows, size_t width, size_t keys, ptrdiff_t diag, const T *w,
-                         ptrdiff_t ldw, const T *v, ptrdiff_t ldv, const T *acc, ptrdiff_t lda,
-                         int first, const T *den, T *dst, ptrdiff_t stride)
+static void model_window(const struct ARGS(window) * a)
 {
-    for (size_t t = 0; t < rows; t++)
-        for (size_t c = 0; c < width; c++) {
-            T s = first ? 0 : acc[t * (size_t)lda + c];
+    for (size_t t = 0; t < a->queries; t++)
+        for (size_t c = 0; c < a->columns; c++) {
+            T s = a->first ? 0 : a->acc[t * (size_t)a->lda + c];
 
-            for (size_t i = 0; i < seen(keys, diag, t); i++)
-                s = FMA(w[i * (size_t)ldw + t], v[i * (size_t)ldv + c], s);
-            dst[(ptrdiff_t)t * stride + (ptrdiff_t)c] = canonical(s / den[t]);
+            if (!a->first && a->shrink != NULL)
+                s = s * a->shrink[t];
+            for (size_t i = 0; i < seen(a->keys, a->diag, t); i++)
+                s = FMA(a->w[i * (size_t)a->ldw + t], a->v[i * (size_t)a->ldv + c], s);
+            a->dst[(ptrdiff_t)t * a->stride + (ptrdiff_t)c] =
+                a->den != NULL ? canonical(s / a->den[t]) : s;
         }
 }
 
@@ -223,19 +210,18 @@ static void model_decode_scores(size_t keys, size_t width, const T *kt, ptrdiff_
         w[i] = horner(terms, coef, score(width, kt + i, ldk, q, 1));
 }
 
-static void model_decode_window(size_t width, size_t keys, const T *w, const T *v, ptrdiff_t ldv,
-                                const T *acc, T den, int first, T *dst)
+static void model_decode_window(const struct ARGS(decode_window) * a)
 {
-    T sum = first ? 0 : den;
+    T sum = a->first ? 0 : a->den;
 
-    for (size_t i = 0; i < keys; i++)
-        sum = FMA(w[i], 1, sum);
-    for (size_t c = 0; c < width; c++) {
-        T s = first ? 0 : acc[c];
+    for (size_t i = 0; i < a->keys; i++)
+        sum = FMA(a->w[i], 1, sum);
+    for (size_t c = 0; c < a->columns; c++) {
+        T s = a->first ? 0 : a->acc[c];
 
-        for (size_t i = 0; i < keys; i++)
-            s = FMA(w[i], v[i * (size_t)ldv + c], s);
-        dst[c] = canonical(s / sum);
+        for (size_t i = 0; i < a->keys; i++)
+            s = FMA(a->w[i], a->v[i * (size_t)a->ldv + c], s);
+        a->dst[c] = canonical(s / sum);
     }
 }
 
@@ -274,6 +260,20 @@ static T bounded_exponential(T x)
     return horner(sizeof coef / sizeof *coef, coef, x);
 }
 
+static void model_scores(const struct ARGS(scores) * a)
+{
+    for (size_t t = 0; t < a->queries; t++)
+        for (size_t i = 0; i < seen(a->keys, a->diag, t); i++) {
+            T x = score(a->d, a->kt + i, a->ldk, a->qt + t, a->ldq);
+
+            if (a->kind == TSA_SCORE_SERIES)
+                x = horner(a->terms, a->coef, x);
+            else if (a->kind == TSA_SCORE_EXP)
+                x = bounded_exponential(x);
+            a->w[i * (size_t)a->ldw + t] = x;
+        }
+}
+
 /* SLEEF's: its functions for all instruction sets have the same bits, but for this on x86 without
  * FMA, where only the scalar kernels run and call the same. */
 static T exponential(T x)
@@ -291,90 +291,99 @@ static void model_exp_bounded(size_t n, const T *x, T *y)
         y[i] = bounded_exponential(x[i]);
 }
 
-static void model_softmax_scores(size_t keys, size_t queries, size_t width, const T *kt,
-                                 ptrdiff_t ldk, const T *qt, ptrdiff_t ldq, T *w, ptrdiff_t ldw,
-                                 ptrdiff_t diag, int bounded)
-{
-    for (size_t t = 0; t < queries; t++)
-        for (size_t i = 0; i < seen(keys, diag, t); i++) {
-            T x = score(width, kt + i, ldk, qt + t, ldq);
-
-            w[i * (size_t)ldw + t] = bounded ? bounded_exponential(x) : x;
-        }
-}
-
-static int model_softmax_weights(size_t keys, size_t queries, T *w, ptrdiff_t ldw, ptrdiff_t diag,
-                                 int first, T *max, T *den, T *shrink)
+static int model_softmax_weights(const struct ARGS(softmax_weights) * a)
 {
     int differs = 0;
 
-    for (size_t t = 0; t < queries; t++) {
-        size_t n = seen(keys, diag, t);
-        T top = first ? w[t] : max[t], sum = 0;
+    for (size_t t = 0; t < a->queries; t++) {
+        size_t n = seen(a->keys, a->diag, t);
+        T top = a->first ? a->w[t] : a->max[t], sum = 0;
 
         for (size_t i = 0; i < n; i++)
-            if (w[i * (size_t)ldw + t] > top)
-                top = w[i * (size_t)ldw + t];
-        if (!first) {
-            shrink[t] = exponential(max[t] - top);
-            differs |= shrink[t] != 1;
-            sum = den[t] * shrink[t];
+            if (a->w[i * (size_t)a->ldw + t] > top)
+                top = a->w[i * (size_t)a->ldw + t];
+        if (!a->first) {
+            a->shrink[t] = exponential(a->max[t] - top);
+            differs |= a->shrink[t] != 1;
+            sum = a->den[t] * a->shrink[t];
         }
         for (size_t i = 0; i < n; i++) {
-            T *x = &w[i * (size_t)ldw + t];
+            T *x = &a->w[i * (size_t)a->ldw + t];
 
             *x = exponential(*x - top);
             sum = sum + *x;
         }
-        max[t] = top;
-        den[t] = sum;
+        a->max[t] = top;
+        a->den[t] = sum;
     }
     return differs;
 }
 
-static void model_softmax_values(size_t rows, size_t cols, size_t keys, ptrdiff_t diag, const T *w,
-                                 ptrdiff_t ldw, const T *v, ptrdiff_t ldv, T *acc, ptrdiff_t lda,
-                                 int first, const T *shrink)
+static void model_softmax_row(const struct ARGS(softmax_row) * a)
 {
-    for (size_t t = 0; t < rows; t++)
-        for (size_t c = 0; c < cols; c++) {
-            T *sum = &acc[t * (size_t)lda + c], s = first ? 0 : *sum;
-
-            if (!first && shrink != NULL)
-                s = s * shrink[t];
-            for (size_t i = 0; i < seen(keys, diag, t); i++)
-                s = FMA(w[i * (size_t)ldw + t], v[i * (size_t)ldv + c], s);
-            *sum = s;
-        }
-}
-
-static void model_softmax_row(size_t keys, size_t d, const T *kt, ptrdiff_t ldk, const T *q,
-                              int bounded, size_t cols, const T *v, ptrdiff_t ldv, int first,
-                              T *max, T *den, T *acc, T *w)
-{
-    ptrdiff_t all = (ptrdiff_t)keys;
+    ptrdiff_t all = (ptrdiff_t)a->keys;
     T shrink = 1;
 
-    model_softmax_scores(keys, 1, d, kt, ldk, q, 1, w, 1, all, bounded);
-    if (bounded)
-        model_window_ones(keys, 1, w, 1, all, den, first);
+    model_scores(&(const struct ARGS(scores)){.keys = a->keys,
+                                              .queries = 1,
+                                              .d = a->d,
+                                              .kt = a->kt,
+                                              .ldk = a->ldk,
+                                              .qt = a->q,
+                                              .ldq = 1,
+                                              .w = a->w,
+                                              .ldw = 1,
+                                              .diag = all,
+                                              .kind = a->bounded ? TSA_SCORE_EXP : TSA_SCORE_ONLY});
+    if (a->bounded)
+        model_window_ones(a->keys, 1, a->w, 1, all, a->den, a->first);
     else
-        model_softmax_weights(keys, 1, w, 1, all, first, max, den, &shrink);
-    model_softmax_values(1, cols, keys, all, w, 1, v, ldv, acc, 0, first, &shrink);
+        model_softmax_weights(&(const struct ARGS(softmax_weights)){.keys = a->keys,
+                                                                    .queries = 1,
+                                                                    .w = a->w,
+                                                                    .ldw = 1,
+                                                                    .diag = all,
+                                                                    .first = a->first,
+                                                                    .max = a->max,
+                                                                    .den = a->den,
+                                                                    .shrink = &shrink});
+    model_window(&(const struct ARGS(window)){.queries = 1,
+                                              .columns = a->columns,
+                                              .keys = a->keys,
+                                              .diag = all,
+                                              .w = a->w,
+                                              .ldw = 1,
+                                              .v = a->v,
+                                              .ldv = a->ldv,
+                                              .acc = a->acc,
+                                              .dst = a->acc,
+                                              .first = a->first,
+                                              .shrink = &shrink});
 }
 
-static void model_softmax_decode(size_t keys, size_t d, const T *k, ptrdiff_t stride, int l2,
-                                 const T *q, int bounded, size_t cols, const T *v, ptrdiff_t ldv,
-                                 int first, T *max, T *den, T *acc, T *kt, T *scratch)
+static void model_softmax_decode(const struct ARGS(softmax_decode) * a)
 {
-    T *w = scratch;
+    T *w = a->scratch;
 
-    for (size_t i = 0; i < keys; i += TSA_TILE_TOKENS) {
-        size_t n = keys - i < TSA_TILE_TOKENS ? keys - i : TSA_TILE_TOKENS;
+    for (size_t i = 0; i < a->keys; i += TSA_TILE_TOKENS) {
+        size_t n = a->keys - i < TSA_TILE_TOKENS ? a->keys - i : TSA_TILE_TOKENS;
 
-        model_pack_t(n, d, k + (ptrdiff_t)i * stride, stride, l2, 1, kt, TSA_TILE_TOKENS);
-        model_softmax_row(n, d, kt, TSA_TILE_TOKENS, q, bounded, cols, v + (ptrdiff_t)i * ldv, ldv,
-                          first && i == 0, max, den, acc, w);
+        model_pack_t(n, a->d, a->k + (ptrdiff_t)i * a->stride, a->stride, a->l2, 1, a->kt,
+                     TSA_TILE_TOKENS);
+        model_softmax_row(&(const struct ARGS(softmax_row)){.keys = n,
+                                                            .d = a->d,
+                                                            .kt = a->kt,
+                                                            .ldk = TSA_TILE_TOKENS,
+                                                            .q = a->q,
+                                                            .bounded = a->bounded,
+                                                            .columns = a->columns,
+                                                            .v = a->v + (ptrdiff_t)i * a->ldv,
+                                                            .ldv = a->ldv,
+                                                            .first = a->first && i == 0,
+                                                            .max = a->max,
+                                                            .den = a->den,
+                                                            .acc = a->acc,
+                                                            .w = w});
     }
 }
 
@@ -403,6 +412,10 @@ static void model_divide(size_t width, const T *acc, T sum, T *dst)
 
 #define TSA_KERNEL(result, name, args) .name = model_##name,
 static const struct KERNELS model = {
+    .products =
+        {
+#include "products.def"
+        },
 #include "kernels.def"
 };
 #undef TSA_KERNEL

@@ -34,18 +34,15 @@ static void model_transpose(size_t rows, size_t cols, const T *in, ptrdiff_t ldi
     }
 }
 
-static void model_query(size_t rows, size_t cols, size_t features, const T *psi, ptrdiff_t ldp,
-                        const T *hi, ptrdiff_t ldh, T *acc, ptrdiff_t lda, int first,
-                        struct tsa_prefetch *prefetch)
+static void model_query(const struct ARGS(query) * a)
 {
-    (void)prefetch;
-    for (size_t t = 0; t < rows; t++)
-        for (size_t c = 0; c < cols; c++) {
-            T s = first ? 0 : acc[t * (size_t)lda + c];
+    for (size_t t = 0; t < a->tokens; t++)
+        for (size_t c = 0; c < a->columns; c++) {
+            T s = a->first ? 0 : a->acc[t * (size_t)a->lda + c];
 
-            for (size_t f = features; f-- > 0;)
-                s = multiply_add(psi[f * (size_t)ldp + t], hi[f * (size_t)ldh + c], s);
-            acc[t * (size_t)lda + c] = s;
+            for (size_t f = a->features; f-- > 0;)
+                s = multiply_add(a->psi[f * (size_t)a->ldp + t], a->hi[f * (size_t)a->ldh + c], s);
+            a->acc[t * (size_t)a->lda + c] = s;
         }
 }
 
@@ -68,50 +65,44 @@ static T update_chain(size_t rows, const T *phi, const T *v, size_t ldv, T s)
     return s;
 }
 
-static void model_update(size_t features, size_t cols, size_t rows, const T *phi, const T *v,
-                         ptrdiff_t ldv, T *local, ptrdiff_t ldl, int first,
-                         struct tsa_prefetch *prefetch)
+static void model_update(const struct ARGS(update) * a)
 {
-    (void)prefetch;
-    for (size_t f = 0; f < features; f++)
-        for (size_t c = 0; c < cols; c++) {
-            T *sum = &local[f * (size_t)ldl + c];
+    for (size_t f = 0; f < a->features; f++)
+        for (size_t c = 0; c < a->columns; c++) {
+            T *sum = &a->local[f * (size_t)a->ldl + c];
 
-            *sum = update_chain(rows, phi + f * OPERAND_TILE, v + c, (size_t)ldv, first ? 0 : *sum);
+            *sum = update_chain(a->tokens, a->phi + f * OPERAND_TILE, a->v + c, (size_t)a->ldv,
+                                a->first ? 0 : *sum);
         }
 }
 
-static void model_update_fold(size_t features, size_t cols, size_t rows, const T *phi, const T *v,
-                              ptrdiff_t ldv, const T *local, ptrdiff_t ldl, T *hi, T *lo,
-                              ptrdiff_t ldh, T *hi_pairs, struct tsa_prefetch *prefetch)
+static void model_update_fold(const struct ARGS(update_fold) * a)
 {
-    (void)prefetch;
-    for (size_t f = 0; f < features; f++)
-        for (size_t c = 0; c < cols; c++) {
-            size_t at = f * (size_t)ldh + c;
-            T s = local != NULL ? local[f * (size_t)ldl + c] : 0;
+    for (size_t f = 0; f < a->features; f++)
+        for (size_t c = 0; c < a->columns; c++) {
+            size_t at = f * (size_t)a->ldh + c;
+            T s = a->local != NULL ? a->local[f * (size_t)a->ldl + c] : 0;
 
-            s = update_chain(rows, phi + f * OPERAND_TILE, v + c, (size_t)ldv, s);
-            add_double_float(&hi[at], &lo[at], s, lo[at]);
+            s = update_chain(a->tokens, a->phi + f * OPERAND_TILE, a->v + c, (size_t)a->ldv, s);
+            add_double_float(&a->hi[at], &a->lo[at], s, a->lo[at]);
         }
-    keep_pairs(features, cols, hi, (size_t)ldh, hi_pairs);
+    keep_pairs(a->features, a->columns, a->hi, (size_t)a->ldh, a->hi_pairs);
 }
 
-static void model_decode_state(size_t rows, size_t cols, size_t features, const T *psi,
-                               ptrdiff_t ldp, const T *const *hi, ptrdiff_t ldh,
-                               const T *const *ones, T *acc, ptrdiff_t lda, T *den, int first)
+static void model_decode_state(const struct ARGS(decode_state) * a)
 {
-    for (size_t r = 0; r < rows; r++) {
-        for (size_t c = 0; c < cols; c++) {
-            T s = first ? 0 : acc[r * (size_t)lda + c];
+    for (size_t r = 0; r < a->heads; r++) {
+        for (size_t c = 0; c < a->columns; c++) {
+            T s = a->first ? 0 : a->acc[r * (size_t)a->lda + c];
 
-            for (size_t f = features; f-- > 0;)
-                s = multiply_add(psi[r * (size_t)ldp + f], hi[r][f * (size_t)ldh + c], s);
-            acc[r * (size_t)lda + c] = s;
+            for (size_t f = a->features; f-- > 0;)
+                s = multiply_add(a->psi[r * (size_t)a->ldp + f], a->hi[r][f * (size_t)a->ldh + c],
+                                 s);
+            a->acc[r * (size_t)a->lda + c] = s;
         }
-        den[r] = first ? 0 : den[r];
-        for (size_t f = features; f-- > 0;)
-            den[r] = multiply_add(psi[r * (size_t)ldp + f], ones[r][f], den[r]);
+        a->den[r] = a->first ? 0 : a->den[r];
+        for (size_t f = a->features; f-- > 0;)
+            a->den[r] = multiply_add(a->psi[r * (size_t)a->ldp + f], a->ones[r][f], a->den[r]);
     }
 }
 
@@ -158,8 +149,17 @@ static void one_query(struct kc *kc, const struct KERNELS *table, size_t rows, s
         fill_sums(kc, acc);
     kc_freeze(kc);
     for (SIDES)
-        K->query(rows, cols, features, P(psi), (ptrdiff_t)ldp, P(hi), (ptrdiff_t)ldh, P(acc),
-                 (ptrdiff_t)lda, first, some_prefetch(kc, &prefetch));
+        K->products.query(&(const struct ARGS(query)){.tokens = rows,
+                                                      .columns = cols,
+                                                      .features = features,
+                                                      .psi = P(psi),
+                                                      .ldp = (ptrdiff_t)ldp,
+                                                      .hi = P(hi),
+                                                      .ldh = (ptrdiff_t)ldh,
+                                                      .acc = P(acc),
+                                                      .lda = (ptrdiff_t)lda,
+                                                      .first = first,
+                                                      .prefetch = some_prefetch(kc, &prefetch)});
     kc_finish(kc);
     for (size_t t = 0; t < rows; t++)
         for (size_t c = 0; c < cols; c++) {
@@ -200,7 +200,7 @@ static void one_query_ones(struct kc *kc, const struct KERNELS *table, size_t ro
         fill_sums(kc, den);
     kc_freeze(kc);
     for (SIDES)
-        K->query_ones(rows, features, P(psi), (ptrdiff_t)ldp, P(ones), P(den), first);
+        K->products.query_ones(rows, features, P(psi), (ptrdiff_t)ldp, P(ones), P(den), first);
     kc_finish(kc);
     for (size_t t = 0; t < rows; t++) {
         REAL ref = first ? 0 : BEFORE(den)[t], all = R_FABS(ref);
@@ -254,12 +254,32 @@ static void one_update(struct kc *kc, const struct KERNELS *table, size_t featur
     kc_freeze(kc);
     for (SIDES) {
         if (fold)
-            K->update_fold(features, cols, rows, P(phi), P(v), (ptrdiff_t)ldv,
-                           first ? NULL : P(local), (ptrdiff_t)ldl, P(hi), P(lo), (ptrdiff_t)ldh,
-                           hi_pairs != NULL ? P(hi_pairs) : NULL, some_prefetch(kc, &prefetch));
+            K->products.update_fold(
+                &(const struct ARGS(update_fold)){.features = features,
+                                                  .columns = cols,
+                                                  .tokens = rows,
+                                                  .phi = P(phi),
+                                                  .v = P(v),
+                                                  .ldv = (ptrdiff_t)ldv,
+                                                  .local = first ? NULL : P(local),
+                                                  .ldl = (ptrdiff_t)ldl,
+                                                  .hi = P(hi),
+                                                  .lo = P(lo),
+                                                  .ldh = (ptrdiff_t)ldh,
+                                                  .hi_pairs = hi_pairs != NULL ? P(hi_pairs) : NULL,
+                                                  .prefetch = some_prefetch(kc, &prefetch)});
         else
-            K->update(features, cols, rows, P(phi), P(v), (ptrdiff_t)ldv, P(local), (ptrdiff_t)ldl,
-                      first, some_prefetch(kc, &prefetch));
+            K->products.update(
+                &(const struct ARGS(update)){.features = features,
+                                             .columns = cols,
+                                             .tokens = rows,
+                                             .phi = P(phi),
+                                             .v = P(v),
+                                             .ldv = (ptrdiff_t)ldv,
+                                             .local = P(local),
+                                             .ldl = (ptrdiff_t)ldl,
+                                             .first = first,
+                                             .prefetch = some_prefetch(kc, &prefetch)});
     }
     if (hi_pairs != NULL)
         settle_nans(kc, hi_pairs);
@@ -378,8 +398,18 @@ static void one_decode_state(struct kc *kc, const struct KERNELS *table, size_t 
             hi_of[r] = P(hi) + state[r] * features * ldh;
             ones_of[r] = P(ones) + state[r] * ldo;
         }
-        K->decode_state(rows, cols, features, P(psi), (ptrdiff_t)ldp, hi_of, (ptrdiff_t)ldh,
-                        ones_of, P(acc), (ptrdiff_t)lda, P(den), first);
+        K->products.decode_state(&(const struct ARGS(decode_state)){.heads = rows,
+                                                                    .columns = cols,
+                                                                    .features = features,
+                                                                    .psi = P(psi),
+                                                                    .ldp = (ptrdiff_t)ldp,
+                                                                    .hi = hi_of,
+                                                                    .ldh = (ptrdiff_t)ldh,
+                                                                    .ones = ones_of,
+                                                                    .acc = P(acc),
+                                                                    .lda = (ptrdiff_t)lda,
+                                                                    .den = P(den),
+                                                                    .first = first});
     }
     kc_finish(kc);
     for (size_t r = 0; r < rows; r++) {
@@ -433,8 +463,8 @@ static void one_transpose(struct kc *kc, const struct KERNELS *table, size_t row
         fill_sums(kc, sum);
     kc_freeze(kc);
     for (SIDES)
-        K->transpose(rows, cols, P(in), (ptrdiff_t)ldi, which & 1 ? P(sum) : NULL, first,
-                     which & 2 ? P(out) : NULL, (ptrdiff_t)ldo);
+        K->products.transpose(rows, cols, P(in), (ptrdiff_t)ldi, which & 1 ? P(sum) : NULL, first,
+                              which & 2 ? P(out) : NULL, (ptrdiff_t)ldo);
     kc_finish(kc);
     for (size_t r = 0; which & 1 && r < rows; r++) {
         REAL ref = first ? 0 : BEFORE(sum)[r], all = R_FABS(ref);

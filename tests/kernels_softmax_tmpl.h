@@ -107,8 +107,17 @@ static void one_softmax_scores(struct kc *kc, const struct KERNELS *table, size_
                 GOT(qt)[c * ldq + t] = (T)(kc_unit(kc) / (2 * (double)width));
     kc_freeze(kc);
     for (SIDES)
-        K->softmax_scores(keys, queries, width, P(kt), (ptrdiff_t)ldk, P(qt), (ptrdiff_t)ldq, P(w),
-                          (ptrdiff_t)ldw, diag, bounded);
+        K->scores(&(const struct ARGS(scores)){.keys = keys,
+                                               .queries = queries,
+                                               .d = width,
+                                               .kt = P(kt),
+                                               .ldk = (ptrdiff_t)ldk,
+                                               .qt = P(qt),
+                                               .ldq = (ptrdiff_t)ldq,
+                                               .w = P(w),
+                                               .ldw = (ptrdiff_t)ldw,
+                                               .diag = diag,
+                                               .kind = bounded ? TSA_SCORE_EXP : TSA_SCORE_ONLY});
     for (size_t i = 0; i < keys; i++)
         for (size_t t = 0; t < queries; t++)
             if ((ptrdiff_t)i > diag + (ptrdiff_t)t) /* may hold anything */
@@ -178,8 +187,15 @@ static void one_softmax_weights(struct kc *kc, const struct KERNELS *table, size
         kc_fill(kc, den, KC_ANY);
     kc_freeze(kc);
     for (SIDES) {
-        int result = K->softmax_weights(keys, queries, P(w), (ptrdiff_t)ldw, diag, first, P(max),
-                                        P(den), P(shrink));
+        int result = K->softmax_weights(&(const struct ARGS(softmax_weights)){.keys = keys,
+                                                                              .queries = queries,
+                                                                              .w = P(w),
+                                                                              .ldw = (ptrdiff_t)ldw,
+                                                                              .diag = diag,
+                                                                              .first = first,
+                                                                              .max = P(max),
+                                                                              .den = P(den),
+                                                                              .shrink = P(shrink)});
 
         got = side ? got : result;
     }
@@ -244,8 +260,20 @@ static void one_softmax_values(struct kc *kc, const struct KERNELS *table, size_
     }
     kc_freeze(kc);
     for (SIDES)
-        K->softmax_values(rows, cols, keys, diag, P(w), (ptrdiff_t)ldw, P(v), v->ld, P(acc),
-                          (ptrdiff_t)lda, first, shrinks ? P(shrink) : NULL);
+        K->window(&(const struct ARGS(window)){.queries = rows,
+                                               .columns = cols,
+                                               .keys = keys,
+                                               .diag = diag,
+                                               .w = P(w),
+                                               .ldw = (ptrdiff_t)ldw,
+                                               .v = P(v),
+                                               .ldv = v->ld,
+                                               .acc = P(acc),
+                                               .dst = P(acc),
+                                               .lda = (ptrdiff_t)lda,
+                                               .stride = (ptrdiff_t)lda,
+                                               .first = first,
+                                               .shrink = shrinks ? P(shrink) : NULL});
     kc_finish(kc);
 }
 
@@ -375,9 +403,21 @@ static void one_softmax_row(struct kc *kc, const struct KERNELS *table, size_t b
     kc_freeze(kc);
     for (size_t b = 0; b < blocks; b++)
         for (SIDES)
-            K->softmax_row(r.cut[b + 1] - r.cut[b], d, P(r.kt) + r.cut[b], (ptrdiff_t)ldk, P(r.q),
-                           r.bounded, cols, P(r.v) + (ptrdiff_t)r.cut[b] * r.v->ld, r.v->ld, b == 0,
-                           P(r.run), P(r.run) + 1, P(r.acc), P(r.w));
+            K->softmax_row(
+                &(const struct ARGS(softmax_row)){.keys = r.cut[b + 1] - r.cut[b],
+                                                  .d = d,
+                                                  .kt = P(r.kt) + r.cut[b],
+                                                  .ldk = (ptrdiff_t)ldk,
+                                                  .q = P(r.q),
+                                                  .bounded = r.bounded,
+                                                  .columns = cols,
+                                                  .v = P(r.v) + (ptrdiff_t)r.cut[b] * r.v->ld,
+                                                  .ldv = r.v->ld,
+                                                  .first = b == 0,
+                                                  .max = P(r.run),
+                                                  .den = P(r.run) + 1,
+                                                  .acc = P(r.acc),
+                                                  .w = P(r.w)});
     if (!r.bounded)
         settle_max(&GOT(r.run)[0], &WANT(r.run)[0], WANT(r.run)[1]);
     kc_finish(kc);
@@ -435,9 +475,23 @@ static void one_softmax_decode(struct kc *kc, const struct KERNELS *table, size_
     for (size_t i = 0, n; i < keys; i += n) {
         n = i == 0 && cut > 0 ? cut : keys - i;
         for (SIDES)
-            K->softmax_decode(n, d, P(k) + (ptrdiff_t)i * stride, stride, l2, P(q), bounded, cols,
-                              P(v) + (ptrdiff_t)i * v->ld, v->ld, i == 0, P(run), P(run) + 1,
-                              P(acc), P(kt), P(scratch));
+            K->softmax_decode(
+                &(const struct ARGS(softmax_decode)){.keys = n,
+                                                     .d = d,
+                                                     .k = P(k) + (ptrdiff_t)i * stride,
+                                                     .stride = stride,
+                                                     .l2 = l2,
+                                                     .q = P(q),
+                                                     .bounded = bounded,
+                                                     .columns = cols,
+                                                     .v = P(v) + (ptrdiff_t)i * v->ld,
+                                                     .ldv = v->ld,
+                                                     .first = i == 0,
+                                                     .max = P(run),
+                                                     .den = P(run) + 1,
+                                                     .acc = P(acc),
+                                                     .kt = P(kt),
+                                                     .scratch = P(scratch)});
     }
     if (!bounded)
         settle_max(&GOT(run)[0], &WANT(run)[0], WANT(run)[1]);

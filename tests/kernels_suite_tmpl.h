@@ -63,7 +63,11 @@ END_TEST
         run(_i, #name, test_##name);                                                               \
     }                                                                                              \
     END_TEST
+#include "products.def"
 #include "kernels.def"
+/* what softmax asks of `scores` and `window` */
+TSA_KERNEL(void, softmax_scores, ())
+TSA_KERNEL(void, softmax_values, ())
 #undef TSA_KERNEL
 
 int main(void)
@@ -81,7 +85,10 @@ int main(void)
         tcase_add_loop_test(tcase, check_##name, 0, kc_isa_count());                               \
         suite_add_tcase(suite, tcase);                                                             \
     } while (0);
+#include "products.def"
 #include "kernels.def"
+    TSA_KERNEL(void, softmax_scores, ())
+    TSA_KERNEL(void, softmax_values, ())
 #undef TSA_KERNEL
     return kc_main(suite);
 }

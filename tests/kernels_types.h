@@ -16,6 +16,7 @@
 
 #if TEST_F64
 #define T double
+#define ARGS TSA_ARGS_F64
 #define REAL long double
 #define BITS uint64_t
 #define SIGN_BIT (UINT64_C(1) << 63)
@@ -42,6 +43,7 @@
 #define SLACK (LDBL_MANT_DIG > 53 ? 1.01L : 2.02L)
 #else
 #define T float
+#define ARGS TSA_ARGS_F32
 #define REAL double
 #define BITS uint32_t
 #define SIGN_BIT (UINT32_C(1) << 31)

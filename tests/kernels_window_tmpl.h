@@ -62,8 +62,18 @@ static void one_scores(struct kc *kc, const struct KERNELS *table, size_t keys, 
     fill_coef(kc, coef);
     kc_freeze(kc);
     for (SIDES)
-        K->scores(keys, queries, width, P(kt), (ptrdiff_t)ldk, P(qt), (ptrdiff_t)ldq, terms,
-                  P(coef), P(w), (ptrdiff_t)ldw, diag);
+        K->scores(&(const struct ARGS(scores)){.keys = keys,
+                                               .queries = queries,
+                                               .d = width,
+                                               .kt = P(kt),
+                                               .ldk = (ptrdiff_t)ldk,
+                                               .qt = P(qt),
+                                               .ldq = (ptrdiff_t)ldq,
+                                               .terms = terms,
+                                               .coef = P(coef),
+                                               .w = P(w),
+                                               .ldw = (ptrdiff_t)ldw,
+                                               .diag = diag});
     for (size_t i = 0; i < keys; i++)
         for (size_t t = 0; t < queries; t++) {
             REAL ref, error;
@@ -196,8 +206,20 @@ static void one_window(struct kc *kc, const struct KERNELS *table, size_t rows, 
         GOT(den)[t] = some_divisor(kc);
     kc_freeze(kc);
     for (SIDES)
-        K->window(rows, width, keys, diag, P(w), (ptrdiff_t)ldw, P(v), (ptrdiff_t)ldv, P(acc),
-                  (ptrdiff_t)lda, first, P(den), P(dst), stride);
+        K->window(&(const struct ARGS(window)){.queries = rows,
+                                               .columns = width,
+                                               .keys = keys,
+                                               .diag = diag,
+                                               .w = P(w),
+                                               .ldw = (ptrdiff_t)ldw,
+                                               .v = P(v),
+                                               .ldv = (ptrdiff_t)ldv,
+                                               .acc = P(acc),
+                                               .lda = (ptrdiff_t)lda,
+                                               .first = first,
+                                               .den = P(den),
+                                               .dst = P(dst),
+                                               .stride = stride});
     kc_finish(kc);
     for (size_t t = 0; t < rows; t++)
         for (size_t c = 0; c < width; c++) {
@@ -288,7 +310,15 @@ static void one_decode_window(struct kc *kc, const struct KERNELS *table, size_t
         kc_fill(kc, acc, kc_chance(kc, 20) ? KC_FULL : KC_ANY);
     kc_freeze(kc);
     for (SIDES)
-        K->decode_window(width, keys, P(w), P(v), (ptrdiff_t)ldv, P(acc), den, first, P(dst));
+        K->decode_window(&(const struct ARGS(decode_window)){.columns = width,
+                                                             .keys = keys,
+                                                             .w = P(w),
+                                                             .v = P(v),
+                                                             .ldv = (ptrdiff_t)ldv,
+                                                             .acc = P(acc),
+                                                             .den = den,
+                                                             .first = first,
+                                                             .dst = P(dst)});
     kc_finish(kc);
     for (size_t c = 0; c < width; c++) {
         REAL ref = first ? 0 : BEFORE(acc)[c], all = R_FABS(ref);
