@@ -158,17 +158,17 @@ KERNEL(update_fold)
 KERNEL(decode_state)
 {
     const float *const hi[1] = {b->hi_pairs}, *const ones[1] = {b->ones_pairs};
-    b->k->products.decode_state(&(const struct ARGS(decode_state)){.heads = 1,
-                                                                   .columns = (size_t)b->ldv,
-                                                                   .features = b->feature_pairs,
-                                                                   .psi = b->one_psi,
-                                                                   .hi = hi,
-                                                                   .ldh = b->ldv,
-                                                                   .ones = ones,
-                                                                   .acc = b->acc,
-                                                                   .lda = b->ldv,
-                                                                   .den = b->den,
-                                                                   .first = 1});
+    b->k->decode_state(&(const struct ARGS(decode_state)){.heads = 1,
+                                                          .columns = (size_t)b->ldv,
+                                                          .features = b->feature_pairs,
+                                                          .psi = b->one_psi,
+                                                          .hi = hi,
+                                                          .ldh = b->ldv,
+                                                          .ones = ones,
+                                                          .acc = b->acc,
+                                                          .lda = b->ldv,
+                                                          .den = b->den,
+                                                          .first = 1});
     return (struct kernel_cost){2.0 * (double)(b->features * (b->dv + 1)),
                                 BYTES(b->feature_pairs * (b->dv + 1))};
 }

@@ -99,6 +99,19 @@ KERNEL(pack_t)
     b->k->pack_t(b->c, b->d, b->src, (ptrdiff_t)b->d, 1, (T)0.5, b->xt, b->ldt);
     return (struct kernel_cost){0, BYTES(2 * b->c * b->d)};
 }
+KERNEL(unit_rows)
+{
+    const T *src[8];
+    T *out[8], scale[8];
+    const size_t rows = b->c < 8 ? b->c : 8;
+    for (size_t r = 0; r < rows; r++) {
+        src[r] = b->src + r * b->d;
+        out[r] = b->psi + r * tsa_round_up(b->d, TSA_ROW_PAD);
+        scale[r] = 1;
+    }
+    b->k->unit_rows(rows, b->d, src, 1, scale, out);
+    return (struct kernel_cost){2.0 * (double)(rows * b->d), BYTES(2 * rows * b->d)};
+}
 KERNEL(pack_v)
 {
     b->k->pack_v(b->c, b->dv, b->srcv, (ptrdiff_t)b->dv, b->v, b->ldv);
@@ -247,39 +260,32 @@ KERNEL(window)
                                               .stride = (ptrdiff_t)b->dv});
     return (struct kernel_cost){2 * TRIANGLE(b) * (double)b->dv, BYTES(b->c * (b->c + 3 * b->dv))};
 }
-KERNEL(decode_state)
-{
-    const T *const hi[1] = {b->hi}, *const ones[1] = {b->ones};
-    b->k->products.decode_state(&(const struct ARGS(decode_state)){.heads = 1,
-                                                                   .columns = (size_t)b->ldv,
-                                                                   .features = b->features,
-                                                                   .psi = b->one_psi,
-                                                                   .hi = hi,
-                                                                   .ldh = b->ldv,
-                                                                   .ones = ones,
-                                                                   .acc = b->acc,
-                                                                   .lda = b->ldv,
-                                                                   .den = b->den,
-                                                                   .first = 1});
-    return (struct kernel_cost){2.0 * (double)(b->features * (b->dv + 1)),
-                                BYTES(b->features * (b->dv + 1))};
-}
 KERNEL(decode_scores)
 {
     b->k->decode_scores(b->c, b->d, b->xt, b->ldt, b->src, b->terms, b->coef, b->w);
     return (struct kernel_cost){2.0 * (double)(b->c * (b->d + b->terms - 1)), BYTES(b->c * b->d)};
 }
-KERNEL(decode_window)
+KERNEL(decode_heads)
 {
-    b->k->decode_window(&(const struct ARGS(decode_window)){.columns = b->dv,
-                                                            .keys = b->c,
-                                                            .w = b->w,
-                                                            .v = b->v,
-                                                            .ldv = b->ldv,
-                                                            .acc = b->acc,
-                                                            .den = (T)1,
-                                                            .dst = b->dst});
-    return (struct kernel_cost){2.0 * (double)(b->c * b->dv), BYTES(b->c * b->dv)};
+    const T *const hi[1] = {b->hi}, *const ones[1] = {b->ones}, *const v[1] = {b->v};
+    T *const dst[1] = {b->dst};
+    b->k->decode_heads(&(const struct ARGS(decode_heads)){.heads = 1,
+                                                          .columns = b->dv,
+                                                          .features = b->features,
+                                                          .psi = b->one_psi,
+                                                          .hi = hi,
+                                                          .ldh = b->ldv,
+                                                          .ones = ones,
+                                                          .w = b->w,
+                                                          .keys = &b->c,
+                                                          .v = v,
+                                                          .ldv = b->ldv,
+                                                          .den = b->den,
+                                                          .first = 1,
+                                                          .dst = dst});
+    const double rows = (double)(b->features + b->c);
+    return (struct kernel_cost){2 * rows * (double)(b->dv + 1),
+                                rows * (double)(b->dv + 1) * sizeof(T)};
 }
 KERNEL(exp_bounded)
 {

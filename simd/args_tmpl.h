@@ -94,14 +94,23 @@ struct ARGS(window) {
     size_t queries;
 };
 
-struct ARGS(decode_window) {
-    size_t columns, keys;
-    const T *w, *v;
+struct ARGS(decode_heads) {
+    size_t heads, columns, features;
+    const T *psi;
+    ptrdiff_t ldp;
+    const T *const *hi;
+    ptrdiff_t ldh;
+    const T *const *ones;
+    const T *w;
+    ptrdiff_t ldw;
+    const size_t *keys;
+    const T *const *v;
     ptrdiff_t ldv;
     const T *acc;
-    T den;
+    ptrdiff_t lda;
+    T *den;
     int first;
-    T *dst;
+    T *const *dst;
 };
 
 struct ARGS(softmax_weights) {

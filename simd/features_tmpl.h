@@ -15,7 +15,7 @@ TSA_INLINE void psi_emit(const int what, const int kind, size_t tokens, const st
 }
 #include "psi_walk_tmpl.h"
 
-static void psi_t(const struct ARGS(psi) * a)
+static void psi_t(const struct ARGS(psi) *a)
 {
     struct psi_out out = {.rows = a->psi, .ld = a->ldp};
     if (a->weight)
@@ -67,10 +67,8 @@ static void psi_k(const struct tsa_monomials *mono, T *base, const T *weight, T 
         return;
     /* base holds degrees 1 .. top-1, or 1 if that is the top; stores may pass their end */
     const size_t stored = mono->start[top == 1 ? 2 : top] - 1;
-    for (size_t f = 0; f < stored; f += VL) {
-        const size_t n = stored - f < VL ? stored - f : VL;
-        v_store(psi + 1 + f, v_mul(v_load(base + f), v_load_first(weight + 1 + f, n)));
-    }
+    for (size_t f = 0; f < stored; f += VL)
+        v_store(psi + 1 + f, v_mul(v_load(base + f), v_load(weight + 1 + f)));
     if (top == 1)
         return;
     const size_t *s = mono->suffix + top * (mono->d + 1), *t = s - (mono->d + 1);
@@ -79,13 +77,11 @@ static void psi_k(const struct tsa_monomials *mono, T *base, const T *weight, T 
     for (size_t i = 0; i < mono->d; i++) {
         const V x = v_set1(base[i]);
         const T *low = base + mono->start[top - 1] - 1 + t[i];
-        size_t n = s[i + 1] - s[i];
-        for (; n >= VL; n -= VL, low += VL, psi += VL, weight += VL)
-            v_store(psi, v_mul(v_mul(x, v_load(low)), v_load(weight)));
-        if (n > 0) {
-            v_store(psi, v_mul(v_mul(x, v_load(low)), v_load_first(weight, n)));
-            psi += n;
-            weight += n;
-        }
+        /* stores pass the end of the run, into the next one or the padding */
+        const size_t n = s[i + 1] - s[i];
+        for (size_t p = 0; p < n; p += VL)
+            v_store(psi + p, v_mul(v_mul(x, v_load(low + p)), v_load(weight + p)));
+        psi += n;
+        weight += n;
     }
 }

@@ -18,6 +18,8 @@
 #define TSA_TILE_TOKENS 64
 /* Most entries of a list of prefetches. */
 #define TSA_PREFETCH_ROWS 16
+/* Most rows that are normalised together. */
+#define TSA_MOST_UNIT_ROWS 16
 /* Monomials that are made together, of a degree above the stored ones. */
 #define TSA_PIECE 48
 

@@ -20,6 +20,7 @@
 #include "psi_pairs_tmpl.h"
 #include "query_tmpl.h"
 #include "update_tmpl.h"
+#include "decode_step_tmpl.h"
 #include "decode_state_tmpl.h"
 #include "transpose_tmpl.h"
 #include "round_tmpl.h"

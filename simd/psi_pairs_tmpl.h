@@ -96,7 +96,7 @@ TSA_INLINE void psi_emit(const int what, const int kind, size_t tokens, const st
 }
 #include "psi_walk_tmpl.h"
 
-static void psi_pairs(const struct ARGS(psi) * a)
+static void psi_pairs(const struct ARGS(psi) *a)
 {
     struct psi_out out = {.rows = a->psi, .ld = a->ldp};
     psi_walk(PSI_FEATURE_PAIRS, ROW_WEIGHTED, a, &out);
@@ -104,7 +104,7 @@ static void psi_pairs(const struct ARGS(psi) * a)
         v_store(out.rows + t, v_pair(v_load(out.even + t), v_zero()));
 }
 
-static void phi_pairs(const struct ARGS(psi) * a)
+static void phi_pairs(const struct ARGS(psi) *a)
 {
     struct psi_out out = {.rows = a->psi, .ld = a->ldp};
     psi_walk(PSI_TOKEN_PAIRS, 0, a, &out);

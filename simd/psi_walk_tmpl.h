@@ -3,7 +3,7 @@
  *   struct psi_out                              where features go
  *   psi_emit(what, kind, tokens, run, out)      the features of a run go there */
 
-TSA_INLINE void psi_walk(const int what, const int weighted, const struct ARGS(psi) * args,
+TSA_INLINE void psi_walk(const int what, const int weighted, const struct ARGS(psi) *args,
                          struct psi_out *out)
 {
     const struct ARGS(psi) a = *args;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Queries of the folded sums by a tile of tokens. */
 
-TSA_INLINE void query_tile(const int rows, const int nv, const struct ARGS(query) * q, size_t t,
+TSA_INLINE void query_tile(const int rows, const int nv, const struct ARGS(query) *q, size_t t,
                            size_t col)
 {
     V acc[TSA_MOST_ROWS][TSA_TILE_VECTORS];
@@ -25,7 +25,7 @@ TSA_INLINE void query_tile(const int rows, const int nv, const struct ARGS(query
 }
 
 #define X(rows, nv)                                                                                \
-    static void query_##rows##x##nv(const struct ARGS(query) * q, size_t t, size_t col)            \
+    static void query_##rows##x##nv(const struct ARGS(query) *q, size_t t, size_t col)             \
     {                                                                                              \
         query_tile(rows, nv, q, t, col);                                                           \
     }
@@ -39,7 +39,7 @@ static const query_fn query_table[TSA_TILE_VECTORS + 1][TSA_MOST_ROWS + 1] = {
 #undef X
 };
 
-static void query(const struct ARGS(query) * q)
+static void query(const struct ARGS(query) *q)
 {
     const size_t share = prefetch_share(q->prefetch, tile_count(q->tokens, q->columns / VL));
     for (size_t c = 0; c < q->columns;) {

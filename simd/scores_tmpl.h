@@ -11,7 +11,7 @@ static void exp_rows(int rows, int nv, T *w, ptrdiff_t ldw)
 }
 
 /* Rows of the tile are keys, lanes are queries. */
-TSA_INLINE void score_tile(const int rows, const int nv, const struct ARGS(scores) * s, size_t i,
+TSA_INLINE void score_tile(const int rows, const int nv, const struct ARGS(scores) *s, size_t i,
                            size_t t)
 {
     V acc[TSA_MOST_ROWS][TSA_TILE_VECTORS];
@@ -49,7 +49,7 @@ TSA_INLINE void score_tile(const int rows, const int nv, const struct ARGS(score
 }
 
 #define X(rows, nv)                                                                                \
-    static void score_##rows##x##nv(const struct ARGS(scores) * s, size_t i, size_t t)             \
+    static void score_##rows##x##nv(const struct ARGS(scores) *s, size_t i, size_t t)              \
     {                                                                                              \
         score_tile(rows, nv, s, i, t);                                                             \
     }
@@ -63,7 +63,7 @@ static const score_fn score_table[TSA_TILE_VECTORS + 1][TSA_MOST_ROWS + 1] = {
 #undef X
 };
 
-static void scores(const struct ARGS(scores) * s)
+static void scores(const struct ARGS(scores) *s)
 {
     const size_t vectors = (s->queries + VL - 1) / VL;
     for (size_t panel = 0; panel < vectors; panel += TSA_TILE_VECTORS) {

@@ -146,7 +146,7 @@ TSA_INLINE void decode_key_tile(const int l2, const int steps, struct decode_key
 }
 
 TSA_INLINE void decode_key_tiles(const int l2, const int steps, struct decode_keys *p,
-                                 const struct ARGS(softmax_decode) * a)
+                                 const struct ARGS(softmax_decode) *a)
 {
     const size_t tile = TSA_TILE_TOKENS, lead = 2 * tile;
     V shrink = v_set1(1);
@@ -179,7 +179,7 @@ TSA_INLINE void decode_key_tiles(const int l2, const int steps, struct decode_ke
     }
 }
 
-static void softmax_decode(const struct ARGS(softmax_decode) * args)
+static void softmax_decode(const struct ARGS(softmax_decode) *args)
 {
     const struct ARGS(softmax_decode) a = *args;
     T *xt = a.scratch + 3 * TSA_TILE_TOKENS;

@@ -44,7 +44,7 @@ static V softmax_row_weights(size_t keys, T *w, int first, T *max)
 }
 
 /* Vectors of columns from col on; den is NULL if it has been summed. */
-TSA_INLINE void softmax_row_vectors(const int nv, const struct ARGS(softmax_row) * a, size_t col,
+TSA_INLINE void softmax_row_vectors(const int nv, const struct ARGS(softmax_row) *a, size_t col,
                                     V shrink, T *den)
 {
     const T *w = a->w, *v = a->v + col;
@@ -69,7 +69,7 @@ TSA_INLINE void softmax_row_vectors(const int nv, const struct ARGS(softmax_row)
         *den = sum;
 }
 
-static void softmax_row(const struct ARGS(softmax_row) * args)
+static void softmax_row(const struct ARGS(softmax_row) *args)
 {
     const struct ARGS(softmax_row) a = *args;
     plain_scores(a.keys, a.d, a.kt, a.ldk, a.q, a.w);

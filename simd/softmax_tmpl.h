@@ -5,7 +5,7 @@
 
 /* One vector of queries, of which lane l sees keys before past + l: the new maximum; exponentials
  * are left unsummed. Returns by how much sums shrink, less 1. */
-TSA_INLINE V softmax_vector(const struct ARGS(softmax_weights) * a, size_t past, size_t t)
+TSA_INLINE V softmax_vector(const struct ARGS(softmax_weights) *a, size_t past, size_t t)
 {
     const ptrdiff_t ldw = a->ldw;
     T *w = a->w + t;
@@ -32,7 +32,7 @@ TSA_INLINE V softmax_vector(const struct ARGS(softmax_weights) * a, size_t past,
     return less;
 }
 
-static int softmax_weights(const struct ARGS(softmax_weights) * args)
+static int softmax_weights(const struct ARGS(softmax_weights) *args)
 {
     const struct ARGS(softmax_weights) a = *args;
     V less = v_zero();

@@ -171,7 +171,7 @@ static void update_all(size_t features, size_t columns, const struct update_tile
     }
 }
 
-static void update(const struct ARGS(update) * a)
+static void update(const struct ARGS(update) *a)
 {
     const struct update_tiles u = {.tokens = a->tokens,
                                    .phi = a->phi,
@@ -184,7 +184,7 @@ static void update(const struct ARGS(update) * a)
     update_all(a->features, a->columns, &u, a->prefetch);
 }
 
-static void update_fold(const struct ARGS(update_fold) * a)
+static void update_fold(const struct ARGS(update_fold) *a)
 {
     struct pending pending;
     pending.at.left = 0;

@@ -47,7 +47,7 @@ static void window_ones(size_t keys, size_t queries, const T *w, ptrdiff_t ldw, 
         window_ones_vectors(1, keys, w + t, ldw, (size_t)((ptrdiff_t)t + diag + 1), den + t, first);
 }
 
-TSA_INLINE void window_tile(const int rows, const int nv, const struct ARGS(window) * p, size_t t,
+TSA_INLINE void window_tile(const int rows, const int nv, const struct ARGS(window) *p, size_t t,
                             size_t col)
 {
     V acc[TSA_MOST_ROWS][TSA_TILE_VECTORS];
@@ -107,7 +107,7 @@ TSA_INLINE void window_tile(const int rows, const int nv, const struct ARGS(wind
 }
 
 #define X(rows, nv)                                                                                \
-    static void window_##rows##x##nv(const struct ARGS(window) * p, size_t t, size_t col)          \
+    static void window_##rows##x##nv(const struct ARGS(window) *p, size_t t, size_t col)           \
     {                                                                                              \
         window_tile(rows, nv, p, t, col);                                                          \
     }
@@ -121,7 +121,7 @@ static const window_fn window_table[TSA_TILE_VECTORS + 1][TSA_MOST_ROWS + 1] = {
 #undef X
 };
 
-static void window(const struct ARGS(window) * p)
+static void window(const struct ARGS(window) *p)
 {
     const size_t vectors = (p->columns + VL - 1) / VL;
     for (size_t c = 0; c < vectors;) {

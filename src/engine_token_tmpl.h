@@ -7,18 +7,43 @@ struct token {
     size_t h;
 };
 
-/* Pack the queries of n <= TSA_TOKEN_ROWS rows. */
-static void token_queries(const struct context *x, const struct token *tokens, size_t n)
+/* Pack the queries of n <= TSA_TOKEN_ROWS rows, and append the tokens of `count` kv heads to their
+ * windows. */
+static void token_inputs(const struct context *x, const struct token *tokens, size_t n,
+                         struct kv_head *heads, size_t count)
 {
     const struct tsa_plan *plan = x->plan;
     const struct tsa_scratch *r = &plan->scratch;
-    const int l2 = plan->normalize == TSA_NORMALIZE_L2;
+    const struct tsa_call *call = x->call;
+    const size_t ldk = tsa_round_up(plan->d, TSA_ROW_PAD);
+    const T *src[2 * TSA_TOKEN_ROWS];
+    T *out[2 * TSA_TOKEN_ROWS], scale[2 * TSA_TOKEN_ROWS], *keys = x->scratch + r->token_keys;
     for (size_t i = 0; i < n; i++) {
         const struct tsa_item *it = &tokens[i].kv->item;
         const struct rows row = {it->b, tokens[i].h, it->t, 1};
-        const struct matrix q = rows_in(plan, x->call->q, &row, plan->d, x->scratch + r->rows);
-        KERNELS(plan)->pack_t(1, plan->d, q.at, q.ld, l2, coefficients_of(plan, row.h).scale,
-                              x->scratch + r->qbase + i * r->ld_base, 1);
+        src[i] = rows_in(plan, call->q, &row, plan->d, x->scratch + r->rows + i * plan->d).at;
+        out[i] = x->scratch + r->qbase + i * r->ld_base;
+        scale[i] = ((const T *)plan->scale)[row.h];
+    }
+    for (size_t i = 0; i < count; i++) {
+        const struct tsa_item *it = &heads[i].item;
+        const struct rows row = {it->b, it->g, it->t, 1};
+        T *buffer = x->scratch + r->rows + (n + i) * plan->d;
+        src[n + i] = rows_in(plan, call->k, &row, plan->d, buffer).at;
+        out[n + i] = keys + i * ldk;
+        scale[n + i] = 1;
+    }
+    KERNELS(plan)->unit_rows(n + count, plan->d, src, plan->normalize == TSA_NORMALIZE_L2, scale,
+                             out);
+    for (size_t i = 0; i < count; i++, keys += ldk) {
+        const struct tsa_item *it = &heads[i].item;
+        const struct rows row = {it->b, it->g, it->t, 1};
+        struct window *w = &heads[i].window;
+        const struct matrix v = rows_in(plan, call->v, &row, plan->dv, x->scratch + r->rows);
+        for (size_t c = 0; c < plan->d; c++)
+            w->kt[(ptrdiff_t)c * w->ldk + (ptrdiff_t)w->n] = keys[c];
+        KERNELS(plan)->pack_v(1, plan->dv, v.at, v.ld, w->v + (ptrdiff_t)w->n * w->ldv, w->ldv);
+        w->n++;
     }
 }
 
@@ -37,7 +62,7 @@ static void token_rounded(const struct context *x, const struct sums *s, struct 
     for (size_t at = tsa_block_count(plan); f.f0 > plan->high;) {
         f = tsa_block_at(plan, --at);
         const struct operands b = operands_of(x, s, f, c.c0, cols);
-        PAIR_KERNELS(plan)->products.decode_state(
+        PAIR_KERNELS(plan)->decode_state(
             &(const struct ARGS(decode_state)){.heads = 1,
                                                .columns = cols,
                                                .features = b.steps,
@@ -51,28 +76,30 @@ static void token_rounded(const struct context *x, const struct sums *s, struct 
     }
 }
 
-/* The chains over features in pairs, of rows whose psi are in pairs: rows that follow one another
- * and whose states keep pairs go together. */
+/* The chains over features in pairs of rows from `at` on, whose psi wait in scratch: rows that follow
+ * one another and whose states keep pairs go together. */
 static void token_pairs(const struct context *x, const struct sums *const *sums, size_t rows,
-                        struct columns c)
+                        struct columns c, size_t at)
 {
     const struct tsa_plan *plan = x->plan;
     const struct tsa_scratch *r = &plan->scratch;
-    const size_t pairs = half_of(plan->mono.total - plan->high);
+    const size_t features = plan->mono.total - plan->high;
     const ptrdiff_t ldv = (ptrdiff_t)plan->layout.ldv, ldp = (ptrdiff_t)r->ld_psi;
     const T *hi[TSA_TOKEN_ROWS], *ones[TSA_TOKEN_ROWS];
+    T *psi = x->scratch + r->psi_pairs + (ptrdiff_t)at * ldp;
+    T *acc = x->scratch + r->acc + (ptrdiff_t)at * ldv, *den = x->scratch + r->den + at;
+    PAIR_KERNELS(plan)->pair_cols(
+        rows, features, x->scratch + r->psi + plan->high + (ptrdiff_t)at * ldp, ldp, psi, ldp);
     for (size_t row = 0, n; row < rows; row += n) {
-        const T *psi = x->scratch + r->psi_pairs + (ptrdiff_t)row * ldp;
-        T *acc = x->scratch + r->acc + (ptrdiff_t)row * ldv, *den = x->scratch + r->den + row;
         for (n = 0; row + n < rows && sums[row + n]->hi_pairs; n++) {
             hi[n] = sums[row + n]->hi_pairs + c.c0;
             ones[n] = sums[row + n]->ones_pairs;
         }
         if (n > 0) {
-            PAIR_KERNELS(plan)->products.decode_state(
+            PAIR_KERNELS(plan)->decode_state(
                 &(const struct ARGS(decode_state)){.heads = n,
                                                    .columns = c.c1 - c.c0,
-                                                   .features = pairs,
+                                                   .features = half_of(features),
                                                    .psi = psi,
                                                    .ldp = ldp,
                                                    .hi = hi,
@@ -86,89 +113,72 @@ static void token_pairs(const struct context *x, const struct sums *const *sums,
             n = 1;
             token_rounded(x, sums[row], c, psi, acc, den);
         }
+        psi += (ptrdiff_t)n * ldp;
+        acc += (ptrdiff_t)n * ldv;
+        den += n;
     }
 }
 
-/* The chains over the features of rows, whose psi wait in scratch; the rows' acc and den. */
-static void token_sums(const struct context *x, const struct sums *const *sums, size_t rows,
-                       struct columns c)
-{
-    const struct tsa_plan *plan = x->plan;
-    const struct tsa_scratch *r = &plan->scratch;
-    const size_t total = plan->mono.total;
-    const ptrdiff_t ldv = (ptrdiff_t)plan->layout.ldv, ldp = (ptrdiff_t)r->ld_psi;
-    T *psi = x->scratch + r->psi;
-    const T *hi[TSA_TOKEN_ROWS], *ones[TSA_TOKEN_ROWS];
-    if (plan->high < total) {
-        PAIR_KERNELS(plan)->pair_cols(rows, total - plan->high, psi + plan->high, ldp,
-                                      x->scratch + r->psi_pairs, ldp);
-        token_pairs(x, sums, rows, c);
-    }
-    if (plan->high == 0)
-        return;
-    for (size_t i = 0; i < rows; i++) {
-        hi[i] = sums[i]->hi + c.c0;
-        ones[i] = sums[i]->ones_hi;
-    }
-    KERNELS(plan)->products.decode_state(
-        &(const struct ARGS(decode_state)){.heads = rows,
-                                           .columns = c.c1 - c.c0,
-                                           .features = plan->high,
-                                           .psi = psi,
-                                           .ldp = ldp,
-                                           .hi = hi,
-                                           .ldh = ldv,
-                                           .ones = ones,
-                                           .acc = x->scratch + r->acc,
-                                           .lda = ldv,
-                                           .den = x->scratch + r->den,
-                                           .first = plan->high == total});
-}
-
-/* Outputs of rows whose queries are packed: features, weights of the windows, the chains over the
- * sums of all rows together, then those over the windows. */
+/* Outputs of rows whose queries are packed: features, weights of the windows, then the chains over
+ * sums and windows of neighbours together, as far as all have sums or none. */
 static void token_outputs(const struct context *x, const struct token *tokens, size_t n,
                           struct columns c)
 {
     const struct tsa_plan *plan = x->plan;
     const struct tsa_scratch *r = &plan->scratch;
-    const ptrdiff_t ldv = (ptrdiff_t)plan->layout.ldv;
+    const ptrdiff_t ldp = (ptrdiff_t)r->ld_psi, ldv = (ptrdiff_t)plan->layout.ldv;
+    const ptrdiff_t ldw = (ptrdiff_t)tsa_round_up(plan->chunk, TSA_ROW_PAD);
     const size_t end = c.c1 < plan->dv ? c.c1 : plan->dv;
-    const size_t ldw = tsa_round_up(plan->chunk, TSA_ROW_PAD);
-    T *acc = x->scratch + r->acc, *den = x->scratch + r->den, *w = x->scratch + r->weights;
-    T *q = x->scratch + r->qbase, *psi = x->scratch + r->psi, *buffer = x->scratch + r->rows;
+    T *psi = x->scratch + r->psi, *w = x->scratch + r->weights, *q = x->scratch + r->qbase;
     const struct sums *sums[TSA_TOKEN_ROWS];
-    size_t rows = 0; /* of psi, acc and den */
+    const T *hi[TSA_TOKEN_ROWS], *ones[TSA_TOKEN_ROWS], *v[TSA_TOKEN_ROWS];
+    T *dst[TSA_TOKEN_ROWS];
+    size_t keys[TSA_TOKEN_ROWS];
     for (size_t i = 0; i < n; i++, q += r->ld_base) {
         const struct kv_head *kv = tokens[i].kv;
         const struct coefficients of = coefficients_of(plan, tokens[i].h);
-        if (kv->sums.folded) {
-            KERNELS(plan)->psi_k(&plan->mono, q, of.weight, psi + rows * r->ld_psi);
-            sums[rows++] = &kv->sums;
-        }
-        KERNELS(plan)->decode_scores(kv->window.n, plan->d, kv->window.kt, kv->window.ldk, q,
-                                     plan->terms, of.coef, w + i * ldw);
-    }
-    if (rows > 0)
-        token_sums(x, sums, rows, c);
-    for (size_t i = 0; i < n; i++) {
-        const struct kv_head *kv = tokens[i].kv;
         const struct rows row = {kv->item.b, tokens[i].h, kv->item.t, 1};
-        const struct matrix dst = rows_out(plan, x->call->o, &row, buffer);
-        KERNELS(plan)->decode_window(&(const struct ARGS(decode_window)){.columns = end - c.c0,
-                                                                         .keys = kv->window.n,
-                                                                         .w = w + i * ldw,
-                                                                         .v = kv->window.v + c.c0,
-                                                                         .ldv = ldv,
-                                                                         .acc = acc,
-                                                                         .den = *den,
-                                                                         .first = !kv->sums.folded,
-                                                                         .dst = dst.at + c.c0});
-        rows_out_done(plan, x->call->o, &row, c.c0, end, buffer);
-        if (kv->sums.folded) {
-            acc += ldv;
-            den++;
-        }
+        sums[i] = &kv->sums;
+        hi[i] = kv->sums.hi + c.c0;
+        ones[i] = kv->sums.ones_hi;
+        v[i] = kv->window.v + c.c0;
+        keys[i] = kv->window.n;
+        dst[i] = rows_out(plan, x->call->o, &row, x->scratch + r->rows + i * plan->dv).at + c.c0;
+        if (kv->sums.folded)
+            KERNELS(plan)->psi_k(&plan->mono, q, of.weight, psi + (ptrdiff_t)i * ldp);
+        KERNELS(plan)->decode_scores(keys[i], plan->d, kv->window.kt, kv->window.ldk, q,
+                                     plan->terms, of.coef, w + (ptrdiff_t)i * ldw);
+    }
+    for (size_t i = 0, m; i < n; i += m) {
+        const bool folded = sums[i]->folded, pairs = folded && plan->high < plan->mono.total;
+        for (m = 1; i + m < n && sums[i + m]->folded == folded; m++)
+            ;
+        if (pairs)
+            token_pairs(x, sums + i, m, c, i);
+        KERNELS(plan)->decode_heads(
+            &(const struct ARGS(decode_heads)){.heads = m,
+                                               .columns = end - c.c0,
+                                               .features = folded ? plan->high : 0,
+                                               .psi = psi + (ptrdiff_t)i * ldp,
+                                               .ldp = ldp,
+                                               .hi = hi + i,
+                                               .ldh = ldv,
+                                               .ones = ones + i,
+                                               .w = w + (ptrdiff_t)i * ldw,
+                                               .ldw = ldw,
+                                               .keys = keys + i,
+                                               .v = v + i,
+                                               .ldv = ldv,
+                                               .acc = x->scratch + r->acc + (ptrdiff_t)i * ldv,
+                                               .lda = ldv,
+                                               .den = x->scratch + r->den + i,
+                                               .first = !pairs,
+                                               .dst = dst + i});
+    }
+    for (size_t i = 0; i < n; i++) {
+        const struct tsa_item *it = &tokens[i].kv->item;
+        const struct rows row = {it->b, tokens[i].h, it->t, 1};
+        rows_out_done(plan, x->call->o, &row, c.c0, end, x->scratch + r->rows + i * plan->dv);
     }
 }
 
@@ -192,9 +202,7 @@ static void token_heads(const struct context *x, struct kv_head *heads, size_t c
                 h = kv->item.g * plan->group;
             }
         }
-        token_queries(x, tokens, n);
-        for (size_t i = 0; tsa_call_has_keys(x->call) && row == 0 && i < count; i++)
-            append(x, &heads[i].item, &heads[i].window, heads[i].item.t, 1, false);
+        token_inputs(x, tokens, n, heads, tsa_call_has_keys(x->call) && row == 0 ? count : 0);
         token_outputs(x, tokens, n, all);
     }
     for (size_t i = 0; tsa_call_has_keys(x->call) && i < count; i++)
@@ -241,7 +249,7 @@ static void column_task(const struct context *x, size_t index)
         const size_t left = plan->group - row, n = left < TSA_TOKEN_ROWS ? left : TSA_TOKEN_ROWS;
         for (size_t i = 0; i < n; i++)
             tokens[i] = (struct token){&kv, kv.item.g * plan->group + row + i};
-        token_queries(x, tokens, n);
+        token_inputs(x, tokens, n, NULL, 0);
         token_outputs(x, tokens, n, c);
     }
 }

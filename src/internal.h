@@ -207,6 +207,7 @@ struct tsa_scratch {
     size_t acc;     /* [heads][queries][ldv], or [heads][queries / tile][dv][tile] if transposed */
     size_t den;     /* [heads][queries] */
     size_t weights; /* [chunk][TSA_TILE_TOKENS], or [token rows][chunk] for single tokens */
+    size_t token_keys;           /* [token rows][d, padded] */
     size_t psi_pairs;            /* [token rows][ld_psi] */
     size_t hi_pairs, ones_pairs; /* [block / 2][ldv], [block / 2] */
     size_t rows;                 /* [queries][max(d, dv)]: rows of another dtype */

@@ -102,6 +102,7 @@ static bool place_queries(const struct tsa_plan *plan, struct tsa_scratch *r)
            add(&r->total, &r->qbase, larger(base, token_base), 1) &&
            add(&r->total, &r->acc, tokens, ldv) && add(&r->total, &r->den, tokens, 1) &&
            add(&r->total, &r->weights, larger(weights, token_weights), 1) &&
+           add(&r->total, &r->token_keys, TSA_TOKEN_ROWS, tsa_round_up(plan->d, TSA_ROW_PAD)) &&
            add(&r->total, &r->psi_pairs, mixed ? token_psi : 0, 1) &&
            add(&r->total, &r->hi_pairs, mixed ? half : 0, ldv) &&
            add(&r->total, &r->ones_pairs, mixed ? half + TSA_ROW_PAD : 0, 1) &&

@@ -157,7 +157,7 @@ static void model_pair_cols(size_t rows, size_t cols, const T *in, ptrdiff_t ldi
         }
 }
 
-static void model_psi_pairs(const struct ARGS(psi) * a)
+static void model_psi_pairs(const struct ARGS(psi) *a)
 {
     for (size_t f = a->f0; f < a->f1; f += 2)
         for (size_t t = 0; t < a->tokens; t++) {
@@ -169,13 +169,30 @@ static void model_psi_pairs(const struct ARGS(psi) * a)
         }
 }
 
-static void model_phi_pairs(const struct ARGS(psi) * a)
+static void model_phi_pairs(const struct ARGS(psi) *a)
 {
     for (size_t f = a->f0; f < a->f1; f++)
         for (size_t t = 0; t < a->tokens; t += 2)
             a->psi[(f - a->f0) * (size_t)a->ldp + t / 2] =
                 make_pair(monomial(f, a->base + t, (size_t)a->ldb),
                           monomial(f, a->base + t + 1, (size_t)a->ldb));
+}
+
+static void model_decode_state(const struct ARGS(decode_state) *a)
+{
+    for (size_t r = 0; r < a->heads; r++) {
+        for (size_t c = 0; c < a->columns; c++) {
+            T s = a->first ? 0 : a->acc[r * (size_t)a->lda + c];
+
+            for (size_t f = a->features; f-- > 0;)
+                s = multiply_add(a->psi[r * (size_t)a->ldp + f], a->hi[r][f * (size_t)a->ldh + c],
+                                 s);
+            a->acc[r * (size_t)a->lda + c] = s;
+        }
+        a->den[r] = a->first ? 0 : a->den[r];
+        for (size_t f = a->features; f-- > 0;)
+            a->den[r] = multiply_add(a->psi[r * (size_t)a->ldp + f], a->ones[r][f], a->den[r]);
+    }
 }
 
 #define TSA_KERNEL(result, name, args) .name = model_##name,
@@ -327,6 +344,85 @@ static void test_psi_pairs(struct kc *kc, const struct KERNELS *table)
 static void test_phi_pairs(struct kc *kc, const struct KERNELS *table)
 {
     all_monos(kc, table, one_phi_pairs);
+}
+
+static void one_decode_state(struct kc *kc, const struct KERNELS *table, size_t rows, size_t cols,
+                             size_t features)
+{
+    size_t ldp = SOME_LD(kc, features + 2 * TSA_MAX_LANES), ldh = some_line_ld(kc, cols);
+    size_t lda = some_line_ld(kc, cols), ldo = ROW16(features) + TSA_ROW_PAD;
+    size_t state[MOST_DECODE_ROWS], states = some_states(kc, rows, state);
+    int first = (int)kc_between(kc, 0, 1);
+    struct kc_array *psi, *hi, *ones, *acc, *den;
+
+    kc_case(kc, "rows %zu states %zu cols %zu features %zu first %d ldh %zu", rows, states, cols,
+            features, first, ldh);
+    psi = kc_scratch(kc, "psi", rows, features, ldp);
+    hi = kc_scratch(kc, "hi", states * features, cols, ldh);
+    ones = kc_scratch(kc, "ones", states, features, ldo);
+    acc = kc_scratch(kc, "acc", rows, cols, lda);
+    den = kc_scratch(kc, "den", 1, rows, ROW16(rows));
+    kc_free(den, rows, ROW16(rows));
+    fill_operands(kc, psi);
+    fill_operands(kc, hi);
+    fill_operands(kc, ones);
+    if (!first) {
+        fill_sums(kc, acc);
+        fill_sums(kc, den);
+    }
+    kc_freeze(kc);
+    for (SIDES) {
+        const T *hi_of[MOST_DECODE_ROWS], *ones_of[MOST_DECODE_ROWS];
+
+        for (size_t r = 0; r < rows; r++) {
+            hi_of[r] = P(hi) + state[r] * features * ldh;
+            ones_of[r] = P(ones) + state[r] * ldo;
+        }
+        K->decode_state(&(const struct ARGS(decode_state)){.heads = rows,
+                                                           .columns = cols,
+                                                           .features = features,
+                                                           .psi = P(psi),
+                                                           .ldp = (ptrdiff_t)ldp,
+                                                           .hi = hi_of,
+                                                           .ldh = (ptrdiff_t)ldh,
+                                                           .ones = ones_of,
+                                                           .acc = P(acc),
+                                                           .lda = (ptrdiff_t)lda,
+                                                           .den = P(den),
+                                                           .first = first});
+    }
+    kc_finish(kc);
+    for (size_t r = 0; r < rows; r++) {
+        const T *row_hi = GOT(hi) + state[r] * features * ldh;
+        const T *row_ones = GOT(ones) + state[r] * ldo;
+
+        for (size_t c = 0; c <= cols; c++) { /* the column of ones is the last */
+            REAL ref = first ? 0 : c < cols ? BEFORE(acc)[r * lda + c] : BEFORE(den)[r];
+            REAL all = R_FABS(ref), error;
+
+            for (size_t f = 0; f < features; f++)
+                add_term(GOT(psi)[r * ldp + f], c < cols ? row_hi[f * ldh + c] : row_ones[f], &ref,
+                         &all);
+            error = chain_error(ROUNDINGS * features + 1, all);
+            if (c < cols)
+                near(kc, acc, r, c, ref, error);
+            else
+                near(kc, den, 0, r, ref, error);
+        }
+    }
+}
+
+static void test_decode_state(struct kc *kc, const struct KERNELS *table)
+{
+    for (size_t rows = 0; rows <= MOST_DECODE_ROWS; rows++)
+        for (size_t vectors = 1; vectors <= 17; vectors++)
+            for (size_t features = 0; features <= 20; features += kc_between(kc, 1, 9))
+                if (kc_keep(kc))
+                    one_decode_state(kc, table, rows, vectors * LANES(kc), features);
+    for (size_t i = kc_rounds(kc, 60); i-- > 0;)
+        one_decode_state(kc, table, kc_between(kc, 1, MOST_DECODE_ROWS),
+                         LINE * kc_between(kc, 1, 256 / LINE), kc_between(kc, 1, 60));
+    one_decode_state(kc, table, 8, LINE * kc_between(kc, 1, 5), 300);
 }
 
 /* Every upper half, by both kernels. */

@@ -101,7 +101,7 @@ static void one_psi_k(struct kc *kc, const struct KERNELS *table)
 
     kc_case(kc, "d %zu terms %zu", mono->d, mono->terms);
     base = kc_scratch(kc, "base", 1, mono->d, mono->lower + ROOM);
-    weight = kc_user(kc, "weight", 1, mono->total, 0);
+    weight = kc_scratch(kc, "weight", 1, mono->total, mono->total + ROOM);
     psi = kc_scratch(kc, "psi", 1, mono->total, mono->total + ROOM);
     kc_free(base, mono->lower, mono->lower + ROOM);
     kc_free(psi, mono->total, mono->total + ROOM);

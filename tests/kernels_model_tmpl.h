@@ -56,6 +56,13 @@ static void model_pack_t(size_t rows, size_t width, const T *src, ptrdiff_t stri
     }
 }
 
+static void model_unit_rows(size_t rows, size_t columns, const T *const *src, int l2,
+                            const T *scale, T *const *out)
+{
+    for (size_t r = 0; r < rows; r++)
+        model_pack_t(1, columns, src[r], 0, l2, scale[r], out[r], 1);
+}
+
 static void model_pack_v(size_t rows, size_t width, const T *src, ptrdiff_t stride, T *out,
                          ptrdiff_t ldo)
 {
@@ -115,7 +122,7 @@ static void model_base_t(const struct tsa_monomials *mono, size_t cols, T *base,
             base[g * (size_t)ldb + t] = monomial(g + 1, base + t, (size_t)ldb);
 }
 
-static void model_psi_t(const struct ARGS(psi) * a)
+static void model_psi_t(const struct ARGS(psi) *a)
 {
     for (size_t f = a->f0; f < a->f1; f++)
         for (size_t t = 0; t < a->tokens; t++) {
@@ -188,7 +195,7 @@ static void model_window_ones(size_t keys, size_t queries, const T *w, ptrdiff_t
     }
 }
 
-static void model_window(const struct ARGS(window) * a)
+static void model_window(const struct ARGS(window) *a)
 {
     for (size_t t = 0; t < a->queries; t++)
         for (size_t c = 0; c < a->columns; c++) {
@@ -210,18 +217,26 @@ static void model_decode_scores(size_t keys, size_t width, const T *kt, ptrdiff_
         w[i] = horner(terms, coef, score(width, kt + i, ldk, q, 1));
 }
 
-static void model_decode_window(const struct ARGS(decode_window) * a)
+static void model_decode_heads(const struct ARGS(decode_heads) *a)
 {
-    T sum = a->first ? 0 : a->den;
+    for (size_t h = 0; h < a->heads; h++) {
+        const T *psi = a->psi + h * (size_t)a->ldp, *w = a->w + h * (size_t)a->ldw;
+        T den = a->first ? 0 : a->den[h];
 
-    for (size_t i = 0; i < a->keys; i++)
-        sum = FMA(a->w[i], 1, sum);
-    for (size_t c = 0; c < a->columns; c++) {
-        T s = a->first ? 0 : a->acc[c];
+        for (size_t f = a->features; f-- > 0;)
+            den = FMA(psi[f], a->ones[h][f], den);
+        for (size_t i = 0; i < a->keys[h]; i++)
+            den = FMA(w[i], 1, den);
+        for (size_t c = 0; c < a->columns; c++) {
+            T s = a->first ? 0 : a->acc[h * (size_t)a->lda + c];
 
-        for (size_t i = 0; i < a->keys; i++)
-            s = FMA(a->w[i], a->v[i * (size_t)a->ldv + c], s);
-        a->dst[c] = canonical(s / sum);
+            for (size_t f = a->features; f-- > 0;)
+                s = FMA(psi[f], a->hi[h][f * (size_t)a->ldh + c], s);
+            for (size_t i = 0; i < a->keys[h]; i++)
+                s = FMA(w[i], a->v[h][i * (size_t)a->ldv + c], s);
+            a->dst[h][c] = canonical(s / den);
+        }
+        a->den[h] = den;
     }
 }
 
@@ -260,7 +275,7 @@ static T bounded_exponential(T x)
     return horner(sizeof coef / sizeof *coef, coef, x);
 }
 
-static void model_scores(const struct ARGS(scores) * a)
+static void model_scores(const struct ARGS(scores) *a)
 {
     for (size_t t = 0; t < a->queries; t++)
         for (size_t i = 0; i < seen(a->keys, a->diag, t); i++) {
@@ -291,7 +306,7 @@ static void model_exp_bounded(size_t n, const T *x, T *y)
         y[i] = bounded_exponential(x[i]);
 }
 
-static int model_softmax_weights(const struct ARGS(softmax_weights) * a)
+static int model_softmax_weights(const struct ARGS(softmax_weights) *a)
 {
     int differs = 0;
 
@@ -319,7 +334,7 @@ static int model_softmax_weights(const struct ARGS(softmax_weights) * a)
     return differs;
 }
 
-static void model_softmax_row(const struct ARGS(softmax_row) * a)
+static void model_softmax_row(const struct ARGS(softmax_row) *a)
 {
     ptrdiff_t all = (ptrdiff_t)a->keys;
     T shrink = 1;
@@ -361,7 +376,7 @@ static void model_softmax_row(const struct ARGS(softmax_row) * a)
                                               .shrink = &shrink});
 }
 
-static void model_softmax_decode(const struct ARGS(softmax_decode) * a)
+static void model_softmax_decode(const struct ARGS(softmax_decode) *a)
 {
     T *w = a->scratch;
 

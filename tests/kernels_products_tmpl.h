@@ -34,7 +34,7 @@ static void model_transpose(size_t rows, size_t cols, const T *in, ptrdiff_t ldi
     }
 }
 
-static void model_query(const struct ARGS(query) * a)
+static void model_query(const struct ARGS(query) *a)
 {
     for (size_t t = 0; t < a->tokens; t++)
         for (size_t c = 0; c < a->columns; c++) {
@@ -65,7 +65,7 @@ static T update_chain(size_t rows, const T *phi, const T *v, size_t ldv, T s)
     return s;
 }
 
-static void model_update(const struct ARGS(update) * a)
+static void model_update(const struct ARGS(update) *a)
 {
     for (size_t f = 0; f < a->features; f++)
         for (size_t c = 0; c < a->columns; c++) {
@@ -76,7 +76,7 @@ static void model_update(const struct ARGS(update) * a)
         }
 }
 
-static void model_update_fold(const struct ARGS(update_fold) * a)
+static void model_update_fold(const struct ARGS(update_fold) *a)
 {
     for (size_t f = 0; f < a->features; f++)
         for (size_t c = 0; c < a->columns; c++) {
@@ -87,23 +87,6 @@ static void model_update_fold(const struct ARGS(update_fold) * a)
             add_double_float(&a->hi[at], &a->lo[at], s, a->lo[at]);
         }
     keep_pairs(a->features, a->columns, a->hi, (size_t)a->ldh, a->hi_pairs);
-}
-
-static void model_decode_state(const struct ARGS(decode_state) * a)
-{
-    for (size_t r = 0; r < a->heads; r++) {
-        for (size_t c = 0; c < a->columns; c++) {
-            T s = a->first ? 0 : a->acc[r * (size_t)a->lda + c];
-
-            for (size_t f = a->features; f-- > 0;)
-                s = multiply_add(a->psi[r * (size_t)a->ldp + f], a->hi[r][f * (size_t)a->ldh + c],
-                                 s);
-            a->acc[r * (size_t)a->lda + c] = s;
-        }
-        a->den[r] = a->first ? 0 : a->den[r];
-        for (size_t f = a->features; f-- > 0;)
-            a->den[r] = multiply_add(a->psi[r * (size_t)a->ldp + f], a->ones[r][f], a->den[r]);
-    }
 }
 
 /* -- tests ------------------------------------------------------------------------------------- */
@@ -366,84 +349,6 @@ static size_t some_states(struct kc *kc, size_t rows, size_t *state)
 
 #define MOST_DECODE_ROWS (TSA_MAX_LANES + 1)
 
-static void one_decode_state(struct kc *kc, const struct KERNELS *table, size_t rows, size_t cols,
-                             size_t features)
-{
-    size_t ldp = SOME_LD(kc, features + 2 * TSA_MAX_LANES), ldh = some_line_ld(kc, cols);
-    size_t lda = some_line_ld(kc, cols), ldo = ROW16(features) + TSA_ROW_PAD;
-    size_t state[MOST_DECODE_ROWS], states = some_states(kc, rows, state);
-    int first = (int)kc_between(kc, 0, 1);
-    struct kc_array *psi, *hi, *ones, *acc, *den;
-
-    kc_case(kc, "rows %zu states %zu cols %zu features %zu first %d ldh %zu", rows, states, cols,
-            features, first, ldh);
-    psi = kc_scratch(kc, "psi", rows, features, ldp);
-    hi = kc_scratch(kc, "hi", states * features, cols, ldh);
-    ones = kc_scratch(kc, "ones", states, features, ldo);
-    acc = kc_scratch(kc, "acc", rows, cols, lda);
-    den = kc_scratch(kc, "den", 1, rows, ROW16(rows));
-    kc_free(den, rows, ROW16(rows));
-    fill_operands(kc, psi);
-    fill_operands(kc, hi);
-    fill_operands(kc, ones);
-    if (!first) {
-        fill_sums(kc, acc);
-        fill_sums(kc, den);
-    }
-    kc_freeze(kc);
-    for (SIDES) {
-        const T *hi_of[MOST_DECODE_ROWS], *ones_of[MOST_DECODE_ROWS];
-
-        for (size_t r = 0; r < rows; r++) {
-            hi_of[r] = P(hi) + state[r] * features * ldh;
-            ones_of[r] = P(ones) + state[r] * ldo;
-        }
-        K->products.decode_state(&(const struct ARGS(decode_state)){.heads = rows,
-                                                                    .columns = cols,
-                                                                    .features = features,
-                                                                    .psi = P(psi),
-                                                                    .ldp = (ptrdiff_t)ldp,
-                                                                    .hi = hi_of,
-                                                                    .ldh = (ptrdiff_t)ldh,
-                                                                    .ones = ones_of,
-                                                                    .acc = P(acc),
-                                                                    .lda = (ptrdiff_t)lda,
-                                                                    .den = P(den),
-                                                                    .first = first});
-    }
-    kc_finish(kc);
-    for (size_t r = 0; r < rows; r++) {
-        const T *row_hi = GOT(hi) + state[r] * features * ldh;
-        const T *row_ones = GOT(ones) + state[r] * ldo;
-
-        for (size_t c = 0; c <= cols; c++) { /* the column of ones is the last */
-            REAL ref = first ? 0 : c < cols ? BEFORE(acc)[r * lda + c] : BEFORE(den)[r];
-            REAL all = R_FABS(ref), error;
-
-            for (size_t f = 0; f < features; f++)
-                add_term(GOT(psi)[r * ldp + f], c < cols ? row_hi[f * ldh + c] : row_ones[f], &ref,
-                         &all);
-            error = chain_error(ROUNDINGS * features + 1, all);
-            if (c < cols)
-                near(kc, acc, r, c, ref, error);
-            else
-                near(kc, den, 0, r, ref, error);
-        }
-    }
-}
-
-static void test_decode_state(struct kc *kc, const struct KERNELS *table)
-{
-    for (size_t rows = 0; rows <= MOST_DECODE_ROWS; rows++)
-        for (size_t vectors = 1; vectors <= 17; vectors++)
-            for (size_t features = 0; features <= 20; features += kc_between(kc, 1, 9))
-                if (kc_keep(kc))
-                    one_decode_state(kc, table, rows, vectors * LANES(kc), features);
-    for (size_t i = kc_rounds(kc, 60); i-- > 0;)
-        one_decode_state(kc, table, kc_between(kc, 1, MOST_DECODE_ROWS),
-                         LINE * kc_between(kc, 1, 256 / LINE), kc_between(kc, 1, 60));
-    one_decode_state(kc, table, 8, LINE * kc_between(kc, 1, 5), 300);
-}
 static void one_transpose(struct kc *kc, const struct KERNELS *table, size_t rows, size_t cols)
 {
     size_t ldi = SOME_LD(kc, cols), ldo = SOME_LD(kc, rows), ld = ROW16(rows) + TSA_ROW_PAD;

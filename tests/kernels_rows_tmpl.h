@@ -147,6 +147,46 @@ static void test_pack_t(struct kc *kc, const struct KERNELS *table)
         one_pack_t(kc, table, kc_between(kc, 1, 140), kc_between(kc, 1, 140));
 }
 
+/* As pack_t of single rows, with which it is compared by the model. */
+static void one_unit_rows(struct kc *kc, const struct KERNELS *table, size_t rows, size_t columns)
+{
+    ptrdiff_t stride = some_stride(kc, columns);
+    size_t ldo = SOME_LD(kc, columns);
+    int l2 = (int)kc_between(kc, 0, 1);
+    T scale[TSA_MOST_UNIT_ROWS];
+    struct kc_array *src, *out;
+
+    kc_case(kc, "rows %zu columns %zu stride %td l2 %d ldo %zu", rows, columns, stride, l2, ldo);
+    src = kc_user(kc, "src", rows, columns, stride);
+    out = kc_scratch(kc, "out", rows, columns, ldo);
+    kc_free(out, columns, ROW16(columns));
+    kc_fill(kc, src, kc_chance(kc, 15) ? KC_SPECIAL : kc_chance(kc, 20) ? KC_FULL : KC_ANY);
+    for (size_t r = 0; r < rows; r++)
+        scale[r] = kc_chance(kc, 50) ? 1 : (T)(0.1 + 3 * fabs(kc_unit(kc)));
+    kc_freeze(kc);
+    for (SIDES) {
+        const T *from[TSA_MOST_UNIT_ROWS];
+        T *to[TSA_MOST_UNIT_ROWS];
+
+        for (size_t r = 0; r < rows; r++) {
+            from[r] = P(src) + (ptrdiff_t)r * stride;
+            to[r] = P(out) + r * ldo;
+        }
+        K->unit_rows(rows, columns, from, l2, scale, to);
+    }
+    kc_finish(kc);
+}
+
+static void test_unit_rows(struct kc *kc, const struct KERNELS *table)
+{
+    for (size_t rows = 0; rows <= TSA_MOST_UNIT_ROWS; rows++)
+        for (size_t columns = 1; columns <= 4 * TSA_MAX_LANES + 1; columns++)
+            if (kc_keep(kc))
+                one_unit_rows(kc, table, rows, columns);
+    for (size_t i = kc_rounds(kc, 200); i-- > 0;)
+        one_unit_rows(kc, table, kc_between(kc, 1, TSA_MOST_UNIT_ROWS), kc_between(kc, 1, 200));
+}
+
 static void one_pack_v(struct kc *kc, const struct KERNELS *table, size_t rows, size_t width)
 {
     ptrdiff_t stride = some_stride(kc, width);

@@ -291,64 +291,135 @@ static void test_decode_scores(struct kc *kc, const struct KERNELS *table)
         one_decode_scores(kc, table, kc_between(kc, 0, 300), kc_between(kc, 1, 130));
 }
 
-static void one_decode_window(struct kc *kc, const struct KERNELS *table, size_t width, size_t keys)
+/* Sums and windows of the heads of decode_heads: shared by all, by neighbours, or own. */
+struct decode_case {
+    size_t heads, columns, features;
+    size_t state[MOST_DECODE_ROWS], keys[MOST_DECODE_ROWS];
+    size_t ldp, ldh, ldv, ldw, lda, ldo, most_keys;
+    int first;
+    struct kc_array *psi, *hi, *ones, *w, *v, *acc, *den, *dst;
+};
+
+/* |got - ref| for the output in column c of head h. */
+static void near_decoded(struct kc *kc, const struct decode_case *x, size_t h, size_t c)
 {
-    size_t ldv = some_line_ld(kc, width);
-    int first = (int)kc_between(kc, 0, 1);
-    T den = first ? (T)NAN : some_divisor(kc);
-    struct kc_array *w, *v, *acc, *dst;
+    const T *psi = GOT(x->psi) + h * x->ldp, *w = GOT(x->w) + h * x->ldw;
+    const T *hi = GOT(x->hi) + x->state[h] * x->features * x->ldh + c;
+    const T *v = GOT(x->v) + x->state[h] * x->most_keys * x->ldv + c;
+    const T *ones = GOT(x->ones) + x->state[h] * x->ldo;
+    const size_t steps = x->features + x->keys[h] + 1;
+    REAL ref = x->first ? 0 : BEFORE(x->acc)[h * x->lda + c], all = R_FABS(ref), error, of_by;
+    REAL by = x->first ? 0 : BEFORE(x->den)[h], all_by = R_FABS(by);
 
-    kc_case(kc, "width %zu keys %zu first %d den %g", width, keys, first, (double)den);
-    w = kc_scratch(kc, "w", 1, keys, ROW16(keys));
-    v = kc_scratch(kc, "v", keys, width, ldv);
-    acc = kc_scratch(kc, "acc", 1, width, tsa_round_up(width, LINE));
-    dst = kc_user(kc, "dst", 1, width, 0);
-    dst->canonical = true;
-    kc_fill(kc, w, some_terms(kc));
-    kc_fill(kc, v, some_terms(kc));
-    if (!first)
-        kc_fill(kc, acc, kc_chance(kc, 20) ? KC_FULL : KC_ANY);
-    kc_freeze(kc);
-    for (SIDES)
-        K->decode_window(&(const struct ARGS(decode_window)){.columns = width,
-                                                             .keys = keys,
-                                                             .w = P(w),
-                                                             .v = P(v),
-                                                             .ldv = (ptrdiff_t)ldv,
-                                                             .acc = P(acc),
-                                                             .den = den,
-                                                             .first = first,
-                                                             .dst = P(dst)});
-    kc_finish(kc);
-    for (size_t c = 0; c < width; c++) {
-        REAL ref = first ? 0 : BEFORE(acc)[c], all = R_FABS(ref);
-        REAL by = first ? 0 : den, all_by = R_FABS(by), error, of_by;
-
-        for (size_t i = 0; i < keys; i++) {
-            REAL term = (REAL)GOT(w)[i] * GOT(v)[i * ldv + c];
-
-            ref += term;
-            all += R_FABS(term);
-            by += GOT(w)[i];
-            all_by += R_FABS((REAL)GOT(w)[i]);
-        }
-        error = chain_error(keys + 1, all);
-        of_by = chain_error(keys + 1, all_by);
-        if (!(all < LARGEST / 8) || !(all_by < LARGEST / 8) || !(R_FABS(by) > 2 * of_by))
-            continue;
-        ref /= by; /* |(a + e)/(b + d) - a/b| <= (|e| + |a/b| |d|) / (|b| - |d|) */
-        near(kc, dst, 0, c, ref,
-             (error + R_FABS(ref) * of_by) / (R_FABS(by) - of_by) * (1 + U) + U * R_FABS(ref) +
-                 TINY);
+    for (size_t f = 0; f < x->features; f++) {
+        add_term(psi[f], hi[f * x->ldh], &ref, &all);
+        add_term(psi[f], ones[f], &by, &all_by);
     }
+    for (size_t i = 0; i < x->keys[h]; i++) {
+        add_term(w[i], v[i * x->ldv], &ref, &all);
+        add_term(w[i], 1, &by, &all_by);
+    }
+    error = chain_error(steps, all);
+    of_by = chain_error(steps, all_by);
+    if (!(all < LARGEST / 8) || !(all_by < LARGEST / 8) || !(R_FABS(by) > 2 * of_by))
+        return;
+    ref /= by; /* |(a + e)/(b + d) - a/b| <= (|e| + |a/b| |d|) / (|b| - |d|) */
+    near(kc, x->dst, h, c, ref,
+         (error + R_FABS(ref) * of_by) / (R_FABS(by) - of_by) * (1 + U) + U * R_FABS(ref) + TINY);
 }
 
-static void test_decode_window(struct kc *kc, const struct KERNELS *table)
+static void decode_both(struct kc *kc, const struct KERNELS *table, struct decode_case *x)
 {
-    for (size_t width = 1; width <= 9 * LINE + 1; width++)
-        for (size_t keys = 0; keys <= 17; keys++)
-            if (kc_keep(kc))
-                one_decode_window(kc, table, width, keys);
-    for (size_t i = kc_rounds(kc, 400); i-- > 0;)
-        one_decode_window(kc, table, kc_between(kc, 1, 300), kc_between(kc, 0, 100));
+    for (SIDES) {
+        const T *hi[MOST_DECODE_ROWS], *ones[MOST_DECODE_ROWS], *v[MOST_DECODE_ROWS];
+        T *dst[MOST_DECODE_ROWS];
+
+        for (size_t h = 0; h < x->heads; h++) {
+            hi[h] = P(x->hi) + x->state[h] * x->features * x->ldh;
+            ones[h] = P(x->ones) + x->state[h] * x->ldo;
+            v[h] = P(x->v) + x->state[h] * x->most_keys * x->ldv;
+            dst[h] = P(x->dst) + (ptrdiff_t)h * x->dst->ld;
+        }
+        K->decode_heads(&(const struct ARGS(decode_heads)){.heads = x->heads,
+                                                           .columns = x->columns,
+                                                           .features = x->features,
+                                                           .psi = P(x->psi),
+                                                           .ldp = (ptrdiff_t)x->ldp,
+                                                           .hi = hi,
+                                                           .ldh = (ptrdiff_t)x->ldh,
+                                                           .ones = ones,
+                                                           .w = P(x->w),
+                                                           .ldw = (ptrdiff_t)x->ldw,
+                                                           .keys = x->keys,
+                                                           .v = v,
+                                                           .ldv = (ptrdiff_t)x->ldv,
+                                                           .acc = P(x->acc),
+                                                           .lda = (ptrdiff_t)x->lda,
+                                                           .den = P(x->den),
+                                                           .first = x->first,
+                                                           .dst = dst});
+    }
+    (void)kc;
+}
+
+static void one_decode_heads(struct kc *kc, const struct KERNELS *table, size_t heads,
+                             size_t columns, size_t features)
+{
+    struct decode_case x = {.heads = heads,
+                            .columns = columns,
+                            .features = features,
+                            .ldp = SOME_LD(kc, features + 2 * TSA_MAX_LANES),
+                            .ldh = some_line_ld(kc, columns),
+                            .ldv = some_line_ld(kc, columns),
+                            .lda = some_line_ld(kc, columns),
+                            .ldo = ROW16(features) + TSA_ROW_PAD,
+                            .most_keys = kc_between(kc, 0, 20),
+                            .first = (int)kc_between(kc, 0, 1)};
+    const size_t states = some_states(kc, heads, x.state);
+    size_t of_state[MOST_DECODE_ROWS];
+
+    x.ldw = SOME_LD(kc, x.most_keys);
+    for (size_t i = 0; i < MOST_DECODE_ROWS; i++)
+        of_state[i] = kc_chance(kc, 40) ? x.most_keys : kc_between(kc, 0, x.most_keys);
+    for (size_t h = 0; h < heads; h++)
+        x.keys[h] = of_state[x.state[h]];
+    kc_case(kc, "heads %zu states %zu columns %zu features %zu keys <= %zu first %d ldh %zu", heads,
+            states, columns, features, x.most_keys, x.first, x.ldh);
+    x.psi = kc_scratch(kc, "psi", heads, features, x.ldp);
+    x.hi = kc_scratch(kc, "hi", states * features, columns, x.ldh);
+    x.ones = kc_scratch(kc, "ones", states, features, x.ldo);
+    x.w = kc_scratch(kc, "w", heads, x.most_keys, x.ldw);
+    x.v = kc_scratch(kc, "v", states * x.most_keys, columns, x.ldv);
+    x.acc = kc_scratch(kc, "acc", heads, columns, x.lda);
+    x.den = kc_scratch(kc, "den", 1, heads, ROW16(heads));
+    x.dst = kc_user(kc, "dst", heads, columns, (ptrdiff_t)(columns + kc_between(kc, 0, 20)));
+    x.dst->canonical = true;
+    fill_operands(kc, x.psi);
+    fill_operands(kc, x.hi);
+    fill_operands(kc, x.ones);
+    kc_fill(kc, x.w, some_terms(kc));
+    kc_fill(kc, x.v, some_terms(kc));
+    if (!x.first) {
+        fill_sums(kc, x.acc);
+        fill_sums(kc, x.den);
+    }
+    kc_freeze(kc);
+    decode_both(kc, table, &x);
+    kc_finish(kc);
+    for (size_t h = 0; h < heads; h++)
+        for (size_t c = 0; c < columns; c++)
+            near_decoded(kc, &x, h, c);
+}
+
+static void test_decode_heads(struct kc *kc, const struct KERNELS *table)
+{
+    for (size_t heads = 0; heads <= MOST_DECODE_ROWS; heads++)
+        for (size_t columns = 1; columns <= 9 * LINE + 1; columns += kc_between(kc, 1, 5))
+            for (size_t features = 0; features <= 20; features += kc_between(kc, 1, 9))
+                if (kc_keep(kc))
+                    one_decode_heads(kc, table, heads, columns, features);
+    for (size_t i = kc_rounds(kc, 60); i-- > 0;)
+        one_decode_heads(kc, table, kc_between(kc, 1, MOST_DECODE_ROWS), kc_between(kc, 1, 300),
+                         kc_between(kc, 1, 60));
+    one_decode_heads(kc, table, 1, 5 * LINE, 300);
 }

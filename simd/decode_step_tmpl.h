@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT */
+/* What the kernels that decode share: how many heads and vectors of their values advance together,
+ * and one step of their chains, which are long and few, so that latency counts. Up to
+ * 16 accumulators; 8 hide the latency of the fma. Eight heads only where tiles have four vectors,
+ * that is, where there are 32 registers. */
+
+#define TSA_DECODE_HEADS 8
+#define TSA_DECODE_VECTORS 8
+/* The sums of a lone head may lie in memory: they are prefetched so many features before. */
+#define TSA_DECODE_PREFETCH 64
+
+/* X(heads, vectors, shared, name) for every tile to build. */
+#define TSA_DECODE_KINDS(X)                                                                        \
+    TSA_DECODE_4(X, 1, 0, apart)                                                                   \
+    X(1, 5, 0, apart_1x5)                                                                          \
+    X(1, 6, 0, apart_1x6)                                                                          \
+    X(1, 7, 0, apart_1x7) X(1, 8, 0, apart_1x8) TSA_DECODE_MANY(X, 0, apart)                       \
+        TSA_DECODE_MANY(X, 1, shared)
+#define TSA_DECODE_MANY(X, shared, name)                                                           \
+    TSA_DECODE_4(X, 2, shared, name)                                                               \
+    TSA_DECODE_4(X, 4, shared, name) X(8, 1, shared, name##_8x1) X(8, 2, shared, name##_8x2)
+#define TSA_DECODE_4(X, heads, shared, name)                                                       \
+    X(heads, 1, shared, name##_##heads##x1)                                                        \
+    X(heads, 2, shared, name##_##heads##x2)                                                        \
+    X(heads, 3, shared, name##_##heads##x3) X(heads, 4, shared, name##_##heads##x4)
+
+/* How many heads from the first one on have its sums and its window. */
+static size_t decode_same(const T *const *hi, const T *const *v, size_t heads)
+{
+    size_t n = 1;
+    while (n < heads && hi[n] == hi[0] && v[n] == v[0])
+        n++;
+    return n;
+}
+
+/* How many of `left` heads advance together. */
+static size_t decode_count(size_t left, size_t vectors)
+{
+    const bool eight = TSA_TILE_VECTORS >= 4 && left >= 8 && vectors <= 2;
+    return eight ? 8 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
+}
+
+/* The tile's accumulators, and its denominators. */
+struct heads_sums {
+    V acc[TSA_DECODE_HEADS][TSA_DECODE_VECTORS];
+    T den[TSA_DECODE_HEADS];
+};
+
+/* acc[r] += a[r ld] b[r], with b[0] for all heads if they share it. */
+TSA_INLINE void heads_step(const int heads, const int nv, const int shared, struct heads_sums *at,
+                           const T *a, ptrdiff_t ld, const T *const *b, ptrdiff_t to)
+{
+    O row[TSA_DECODE_VECTORS];
+    if (shared) {
+        TSA_UNROLL
+        for (int c = 0; c < nv; c++)
+            row[c] = o_load(b[0] + to + c * VL);
+    }
+    TSA_UNROLL
+    for (int r = 0; r < heads; r++) {
+        const O x = o_set1(a[r * ld]);
+        TSA_UNROLL
+        for (int c = 0; c < nv; c++)
+            at->acc[r][c] = o_fma(x, shared ? row[c] : o_load(b[r] + to + c * VL), at->acc[r][c]);
+    }
+}
+
+TSA_INLINE void decode_prefetch(const int nv, const T *hi)
+{
+    TSA_UNROLL
+    for (int c = 0; c < nv; c++)
+        prefetch_line(hi + c * VL);
+}
