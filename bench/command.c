@@ -2,9 +2,13 @@
 /* `tsa bench`: the command line. */
 #include "config.h"
 
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include "bench.h"
 
-enum { MOST_PROBLEMS = 64 };
+enum { MOST_PROBLEMS = 64, MOST_BUSY = 256 };
 
 static const char help[] =
     "usage: tsa bench [options] [PROBLEM...]\n"
@@ -31,6 +35,7 @@ static const char help[] =
     "  --max-mb M     with --grid: largest state, MiB (256)\n"
     "  --min-elements E  with --grid: smallest state (0)\n"
     "  --odd          with --grid: only the odd shapes\n"
+    "  --busy N       beside N processes that compute (0)\n"
     "  --scaling      speedup with 1 to --threads threads, of a list of cases or of the PROBLEMs\n"
     "  --csv, --json  other output;  --list  print the standard problems;  --help\n"
     "\n"
@@ -49,6 +54,7 @@ static const char *const standard[] = {
 struct settings {
     struct bench_options options;
     struct bench_grid_options grid;
+    size_t busy; /* processes beside this one */
     bool threads_given, exact_given;
 };
 
@@ -57,7 +63,18 @@ static struct {
     int cold, contenders, kernels, grid, chunks, odd, scaling, csv, json, list, help;
 } flags;
 
-enum { THREADS = 256, ISA, DTYPE, COMPUTE, EXACT_DEGREES, SECONDS, REPEATS, MAX_MB, MIN_ELEMENTS };
+enum {
+    THREADS = 256,
+    ISA,
+    DTYPE,
+    COMPUTE,
+    EXACT_DEGREES,
+    SECONDS,
+    REPEATS,
+    MAX_MB,
+    BUSY,
+    MIN_ELEMENTS
+};
 
 static const struct option long_options[] = {
     {"threads", required_argument, NULL, THREADS},
@@ -68,6 +85,7 @@ static const struct option long_options[] = {
     {"seconds", required_argument, NULL, SECONDS},
     {"repeats", required_argument, NULL, REPEATS},
     {"max-mb", required_argument, NULL, MAX_MB},
+    {"busy", required_argument, NULL, BUSY},
     {"min-elements", required_argument, NULL, MIN_ELEMENTS},
     {"cold", no_argument, &flags.cold, 1},
     {"contenders", no_argument, &flags.contenders, 1},
@@ -121,6 +139,8 @@ static bool parse_option(int option, const char *value, struct settings *s)
         good = cmd_parse_size("--repeats", value, 1, 100, &number);
         o->timing.repeats = (int)number;
         return good;
+    case BUSY:
+        return cmd_parse_size("--busy", value, 0, MOST_BUSY, &s->busy);
     case MAX_MB:
         good = cmd_parse_size("--max-mb", value, 1, 1 << 20, &number);
         s->grid.max_bytes = number << 20;
@@ -219,6 +239,23 @@ static void compare_peaks(struct bench_machine *machine)
                  before, machine->peak_f32);
 }
 
+/* Processes that compute until they are killed, or this one has gone; the number that started. */
+static size_t start_busy(pid_t *busy, size_t count)
+{
+    const pid_t self = getpid();
+    size_t n = 0;
+    fflush(NULL);
+    for (; n < count; n++) {
+        busy[n] = fork();
+        if (busy[n] < 0)
+            break;
+        for (volatile unsigned i = 1; busy[n] == 0; i++)
+            if (i % (1u << 24) == 0 && getppid() != self)
+                _exit(0);
+    }
+    return n;
+}
+
 int bench_main(int argc, char **argv, const struct bench_contenders *contenders)
 {
     static struct bench_problem problems[MOST_PROBLEMS];
@@ -248,14 +285,23 @@ int bench_main(int argc, char **argv, const struct bench_contenders *contenders)
     const int threads = s.options.threads ? s.options.threads : tsa_default_threads(NULL);
     if (!bench_machine_measure(&machine, isa, threads))
         return cmd_fail("no benchmark unit for %s", isa);
+    pid_t busy[MOST_BUSY];
+    const size_t started = start_busy(busy, s.busy);
     if (flags.scaling)
-        return bench_scaling(&s.options, problems, count, &machine);
-    if (flags.kernels)
+        code = bench_scaling(&s.options, problems, count, &machine);
+    else if (flags.kernels)
         code = bench_kernels(&s.options, &problems[0], &machine);
     else if (flags.grid)
         code = bench_grid(&s.options, &s.grid, &machine);
     else
         code = run(&s.options, problems, count, &machine);
-    compare_peaks(&machine);
+    for (size_t i = 0; i < started; i++) {
+        kill(busy[i], SIGKILL);
+        waitpid(busy[i], NULL, 0);
+    }
+    if (started < s.busy)
+        code = cmd_fail("--busy: only %zu processes could be started", started);
+    if (!flags.scaling)
+        compare_peaks(&machine);
     return code;
 }

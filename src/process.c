@@ -204,11 +204,12 @@ static size_t more_threads(size_t wanted)
 /* Teams of fewer threads, after a refusal, before the system is asked again. */
 #define PATIENCE 1000
 
-size_t tsa_process_threads(size_t wanted)
+size_t tsa_process_threads(size_t wanted, bool *more)
 {
     /* Each calling thread has a pool of its own, which keeps no more than the last team used. */
     static _Thread_local size_t pool = 1, patience;
     atomic_store_explicit(&has_run, true, memory_order_relaxed);
+    *more = false;
     if (wanted > pool && patience > 0) {
         patience--;
         return pool;
@@ -216,6 +217,7 @@ size_t tsa_process_threads(size_t wanted)
     if (wanted > pool) {
         const size_t got = pool + more_threads(wanted - pool);
         patience = got < wanted ? PATIENCE : 0;
+        *more = got > pool;
         wanted = got;
     }
     pool = wanted;
@@ -230,8 +232,9 @@ bool tsa_process_forked(void)
 {
     return false;
 }
-size_t tsa_process_threads(size_t wanted)
+size_t tsa_process_threads(size_t wanted, bool *more)
 {
+    *more = false;
     return wanted;
 }
 #endif

@@ -56,16 +56,19 @@ struct job {
     const void *argument;
 };
 
-static void draw(const struct job *job, struct tsa_share *share, size_t thread)
+static size_t draw(const struct job *job, struct tsa_share *share, size_t thread)
 {
     const size_t end = share->end;
+    size_t done = 0;
     /* the load keeps threads that come late from writing to the line */
     while (atomic_load_explicit(&share->next, memory_order_relaxed) < end) {
         const size_t index = atomic_fetch_add_explicit(&share->next, 1, memory_order_relaxed);
         if (index >= end)
-            return;
+            break;
         job->task(job->argument, thread, index);
+        done++;
     }
+    return done;
 }
 
 /* The part of one thread, in whatever mode that is. */
@@ -73,27 +76,47 @@ static void work(void *argument, size_t thread)
 {
     const struct job *job = argument;
     const struct tsa_fpenv saved = tsa_fpenv_enter();
-    draw(job, &job->shares[0], thread);
+    size_t done = draw(job, &job->shares[0], thread);
     for (size_t i = 0, own = thread; i < job->threads; i++) {
-        draw(job, &job->shares[1 + own], thread);
+        done += draw(job, &job->shares[1 + own], thread);
         own = own + 1 < job->threads ? own + 1 : 0;
     }
     tsa_fpenv_leave(saved);
+    job->shares[1 + thread].done = done;
 }
 
 #ifdef _OPENMP
+/* The part of one thread of OpenMP's team, timed. */
+static void work_timed(struct job *job, size_t thread)
+{
+    const int64_t began = tsa_team_clock();
+    work(job, thread);
+    job->shares[1 + thread].busy = tsa_team_busy(began, tsa_team_clock());
+}
+
 /* A function of its own, as clang's runtime starts, and may set errno, where one with a region is
  * entered. The same size always, even for few tasks: gcc's runtime ends and starts threads
  * otherwise. */
-static void run_region(struct job *job)
+static void run_region(const struct tsa_team *team, struct job *job)
 {
-    const size_t granted = tsa_process_threads(job->threads);
+    const bool may_pause = team->plan->team_use == TSA_TEAM_AUTO;
+    const int64_t began = tsa_team_clock();
+    bool more; /* threads that have to be started first? */
+    if (may_pause && tsa_team_pauses(began)) {
+        work(job, 0);
+        return;
+    }
+    const size_t granted = tsa_process_threads(job->threads, &more);
     if (granted < 2) {
         work(job, 0);
-    } else {
-#pragma omp parallel num_threads((int)granted)
-        work(job, (size_t)omp_get_thread_num());
+        return;
     }
+    for (size_t i = 0; i < granted; i++) /* the system may grant fewer */
+        job->shares[1 + i].done = 0;
+#pragma omp parallel num_threads((int)granted)
+    work_timed(job, (size_t)omp_get_thread_num());
+    if (may_pause && !more)
+        tsa_team_account(job->shares + 1, granted, began, tsa_team_clock());
 }
 #endif
 
@@ -122,7 +145,7 @@ void tsa_team_run(const struct tsa_team *team, size_t queue, size_t count, tsa_t
     }
 #ifdef _OPENMP
     else
-        run_region(&job);
+        run_region(team, &job);
 #endif
     errno = saved_errno;
 }

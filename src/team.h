@@ -11,7 +11,9 @@
 struct tsa_share {
     _Alignas(TSA_ALIGN) atomic_size_t next;
     size_t end;
-    double most; /* what the thread of this share has found, where tasks look for something */
+    double most;  /* what the thread of this share has found, where tasks look for something */
+    int64_t busy; /* ns of processor time that its thread has worked in OpenMP's team */
+    size_t done;  /* tasks */
 };
 
 /* Task `index`, on a thread that alone uses the number `thread` while it runs. */
@@ -31,8 +33,21 @@ void tsa_process_watch(void);
 /* Would a team of the calling thread wait for threads that a fork has taken away? */
 bool tsa_process_forked(void);
 /* The threads, of `wanted` >= 2 with the calling one, that a team of it may have now: fewer if the
- * system refuses some, for OpenMP's runtimes would end the process. */
-size_t tsa_process_threads(size_t wanted);
+ * system refuses some, for OpenMP's runtimes would end the process. *more: some are to be started
+ * for it. */
+size_t tsa_process_threads(size_t wanted, bool *more);
+
+/* -- pause.c, where there is OpenMP: teams that a busy machine keeps from paying -- */
+
+/* Now, in ns of a clock that never goes back. */
+int64_t tsa_team_clock(void);
+/* ns of processor time, about, that the calling thread has had from `began` to `ended`, now. */
+int64_t tsa_team_busy(int64_t began, int64_t ended);
+/* Are teams at rest now? */
+bool tsa_team_pauses(int64_t now);
+/* A team of so many threads has run from `began` to `ended`, shares[0] being the caller's: note what
+ * was lost or gained against one thread. */
+void tsa_team_account(const struct tsa_share *shares, size_t threads, int64_t began, int64_t ended);
 
 /* -- threads.c, where there is OpenMP -- */
 

@@ -82,7 +82,8 @@ static int print_text(const char *active)
     print_isas("built", false);
     print_isas("usable here", true);
     printf("  %-14s %s%s\n\n", "active", active, getenv("TSA_ISA") ? " (by $TSA_ISA)" : "");
-    printf("threads          %d (%s)\n", threads, reason);
+    printf("threads          %d (%s)%s\n", threads, reason,
+           threads > 1 ? "; at rest while a busy machine keeps teams from paying" : "");
     const struct bf16_products products = bf16_products();
     printf("bf16 products    %s (%s)\n", products.name,
            products.fast ? "two in the time of one of f32" : "no faster than those of f32");
