@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* One call and its cost for every kernel, for one arithmetic type. Kernels of the state take padded
  * columns; useful operations count the columns there are. The includer defines T, ARGS(name)
- * (the struct of arguments), S(name) (the name with a suffix) and KERNELS (the struct of the table). */
+ * (the struct of arguments), S(name) (the name with a suffix) and KERNELS (the struct of the
+ * table). */
 
 struct S(kernel_bench) {
     const struct KERNELS *k;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What the kernels that decode share: how many heads and vectors of their values advance together,
- * and one step of their chains, which are long and few, so that latency counts. Up to
- * 16 accumulators; 8 hide the latency of the fma. Eight heads only where tiles have four vectors,
- * that is, where there are 32 registers. */
+ * and one step of their chains. Up to 16 accumulators; 8 hide the latency of the fma. Eight heads
+ * only where tiles have four vectors, that is, where there are 32 registers. */
 
 #define TSA_DECODE_HEADS 8
 #define TSA_DECODE_VECTORS 8
@@ -10,19 +9,18 @@
 #define TSA_DECODE_PREFETCH 64
 
 /* X(heads, vectors, shared, name) for every tile to build. */
+/* clang-format off */
+#define TSA_DECODE_4(X, heads, shared, name)                                                       \
+    X(heads, 1, shared, name##_##heads##x1) X(heads, 2, shared, name##_##heads##x2)                \
+    X(heads, 3, shared, name##_##heads##x3) X(heads, 4, shared, name##_##heads##x4)
+#define TSA_DECODE_MANY(X, shared, name)                                                           \
+    TSA_DECODE_4(X, 2, shared, name) TSA_DECODE_4(X, 4, shared, name)                              \
+    X(8, 1, shared, name##_8x1) X(8, 2, shared, name##_8x2)
 #define TSA_DECODE_KINDS(X)                                                                        \
     TSA_DECODE_4(X, 1, 0, apart)                                                                   \
-    X(1, 5, 0, apart_1x5)                                                                          \
-    X(1, 6, 0, apart_1x6)                                                                          \
-    X(1, 7, 0, apart_1x7) X(1, 8, 0, apart_1x8) TSA_DECODE_MANY(X, 0, apart)                       \
-        TSA_DECODE_MANY(X, 1, shared)
-#define TSA_DECODE_MANY(X, shared, name)                                                           \
-    TSA_DECODE_4(X, 2, shared, name)                                                               \
-    TSA_DECODE_4(X, 4, shared, name) X(8, 1, shared, name##_8x1) X(8, 2, shared, name##_8x2)
-#define TSA_DECODE_4(X, heads, shared, name)                                                       \
-    X(heads, 1, shared, name##_##heads##x1)                                                        \
-    X(heads, 2, shared, name##_##heads##x2)                                                        \
-    X(heads, 3, shared, name##_##heads##x3) X(heads, 4, shared, name##_##heads##x4)
+    X(1, 5, 0, apart_1x5) X(1, 6, 0, apart_1x6) X(1, 7, 0, apart_1x7) X(1, 8, 0, apart_1x8)        \
+    TSA_DECODE_MANY(X, 0, apart) TSA_DECODE_MANY(X, 1, shared)
+/* clang-format on */
 
 /* How many heads from the first one on have its sums and its window. */
 static size_t decode_same(const T *const *hi, const T *const *v, size_t heads)

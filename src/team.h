@@ -45,8 +45,8 @@ int64_t tsa_team_clock(void);
 int64_t tsa_team_busy(int64_t began, int64_t ended);
 /* Are teams at rest now? */
 bool tsa_team_pauses(int64_t now);
-/* A team of so many threads has run from `began` to `ended`, shares[0] being the caller's: note what
- * was lost or gained against one thread. */
+/* A team of so many threads has run from `began` to `ended`, shares[0] being the caller's: note
+ * what was lost or gained against one thread. */
 void tsa_team_account(const struct tsa_share *shares, size_t threads, int64_t began, int64_t ended);
 
 /* -- threads.c, where there is OpenMP -- */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Teams that do not pay rest, and try again: the account by itself, then calls while teams rest. The
- * memory belongs to the process; Check runs each test in a process of its own. */
+/* Teams that do not pay rest, and try again: the account by itself, then calls while teams rest.
+ * The memory belongs to the process; Check runs each test in a process of its own. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* nanosleep */
 #endif
