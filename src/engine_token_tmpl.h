@@ -76,8 +76,8 @@ static void token_rounded(const struct context *x, const struct sums *s, struct 
     }
 }
 
-/* The chains over features in pairs of rows from `at` on, whose psi wait in scratch: neighbours whose
- * states keep pairs go together. */
+/* The chains over features in pairs of rows from `at` on, whose psi wait in scratch: neighbours
+ * whose states keep pairs go together. */
 static void token_pairs(const struct context *x, const struct sums *const *sums, size_t rows,
                         struct columns c, size_t at)
 {
