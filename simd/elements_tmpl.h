@@ -40,6 +40,7 @@ extern const struct tsa_kernels_f32 TSA_TABLE;
 const struct tsa_kernels_f32 TSA_TABLE = {
 #endif
 #define TSA_KERNEL(result, name, args) .name = name,
+    .lanes = VL,
     .products =
         {
 #include "products.def"

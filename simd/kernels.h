@@ -66,6 +66,7 @@ struct tsa_products_f32 {
 #include "products.def"
 };
 struct tsa_kernels_f32 {
+    unsigned lanes; /* of a vector */
     struct tsa_products_f32 products;
 #include "kernels.def"
 };
@@ -86,6 +87,7 @@ struct tsa_products_f64 {
 #include "products.def"
 };
 struct tsa_kernels_f64 {
+    unsigned lanes;
     struct tsa_products_f64 products;
 #include "kernels.def"
 };

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "call.h"
+#include "tuning.h"
 
 /* -- values ------------------------------------------------------------------------------ */
 
@@ -180,10 +181,6 @@ static bool find_query_overflow(const struct tsa_call *call, const struct limits
 
 /* -- the scan of a whole tensor ---------------------------------------------------------- */
 
-/* Elements of a task, about, and of a tensor that is worth a team: 3 us and 10 us. */
-#define SCAN_ELEMENTS ((size_t)1 << 15)
-#define TEAM_ELEMENTS (4 * SCAN_ELEMENTS)
-
 /* Tasks are `rows` tokens of one head of one sequence; of packed sequences, which lie together, all
  * rows count as one sequence; and where each sequence has one token, all heads of `rows` sequences.
  */
@@ -252,7 +249,7 @@ static double tensor_absmax(const struct tsa_call *call, const struct input *in,
     const size_t rows =
         call->offsets ? (size_t)(call->offsets[call->batch] - call->offsets[0]) : tokens;
     double most = 0;
-    if ((double)sequences * (double)(in->heads * in->width) * (double)rows < TEAM_ELEMENTS) {
+    if ((double)sequences * (double)(in->heads * in->width) * (double)rows < TSA_SCAN_TEAM) {
         if (scan.single)
             return scan_sequences(&scan, 0);
         for (size_t i = 0; i < sequences * in->heads; i++) {
@@ -264,7 +261,7 @@ static double tensor_absmax(const struct tsa_call *call, const struct input *in,
         return most;
     }
     const size_t row = scan.single ? in->heads * in->width : in->width;
-    scan.rows = SCAN_ELEMENTS / row + 1;
+    scan.rows = TSA_SCAN_ELEMENTS / row + 1;
     scan.parts = ((scan.single ? sequences : rows) + scan.rows - 1) / scan.rows;
     for (size_t i = 0; i < call->team.threads; i++)
         call->team.shares[1 + i].most = 0;

@@ -60,7 +60,7 @@ size_t tsa_choose_chunk(const struct tsa_options *o)
  * and a single vector per row makes a tile that is bound by its loads. */
 void tsa_choose_lanes(struct tsa_plan *p)
 {
-    p->lanes = p->isa->lanes > 1 ? p->isa->lanes * sizeof(float) / p->elem : 1;
+    p->lanes = p->dtype == TSA_F64 ? p->isa->f64->lanes : p->isa->f32->lanes;
     p->transpose_update = mostly_padding(p->dv, p->lanes);
     p->transpose_query = p->lanes > 1 && (p->transpose_update || p->dv <= p->lanes);
 }

@@ -97,12 +97,11 @@ static void work_timed(struct job *job, size_t thread)
 /* A function of its own, as clang's runtime starts, and may set errno, where one with a region is
  * entered. The same size always, even for few tasks: gcc's runtime ends and starts threads
  * otherwise. */
-static void run_region(const struct tsa_team *team, struct job *job)
+static void run_region(struct job *job)
 {
-    const bool may_pause = team->plan->team_use == TSA_TEAM_AUTO;
     const int64_t began = tsa_team_clock();
     bool more; /* threads that have to be started first? */
-    if (may_pause && tsa_team_pauses(began)) {
+    if (tsa_team_rests(began)) {
         work(job, 0);
         return;
     }
@@ -115,7 +114,7 @@ static void run_region(const struct tsa_team *team, struct job *job)
         job->shares[1 + i].done = 0;
 #pragma omp parallel num_threads((int)granted)
     work_timed(job, (size_t)omp_get_thread_num());
-    if (may_pause && !more)
+    if (!more)
         tsa_team_account(job->shares + 1, granted, began, tsa_team_clock());
 }
 #endif
@@ -145,7 +144,7 @@ void tsa_team_run(const struct tsa_team *team, size_t queue, size_t count, tsa_t
     }
 #ifdef _OPENMP
     else
-        run_region(team, &job);
+        run_region(&job);
 #endif
     errno = saved_errno;
 }

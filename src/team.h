@@ -37,14 +37,17 @@ bool tsa_process_forked(void);
  * for it. */
 size_t tsa_process_threads(size_t wanted, bool *more);
 
-/* -- pause.c, where there is OpenMP: teams that a busy machine keeps from paying -- */
+/* -- rest.c, where there is OpenMP: teams that a busy machine keeps from paying -- */
+
+/* May teams rest? Tests of what teams compute say no. */
+extern bool tsa_team_may_rest;
 
 /* Now, in ns of a clock that never goes back. */
 int64_t tsa_team_clock(void);
 /* ns of processor time, about, that the calling thread has had from `began` to `ended`, now. */
 int64_t tsa_team_busy(int64_t began, int64_t ended);
 /* Are teams at rest now? */
-bool tsa_team_pauses(int64_t now);
+bool tsa_team_rests(int64_t now);
 /* A team of so many threads has run from `began` to `ended`, shares[0] being the caller's: note
  * what was lost or gained against one thread. */
 void tsa_team_account(const struct tsa_share *shares, size_t threads, int64_t began, int64_t ended);

@@ -65,11 +65,15 @@
 
 /* ns. Teams rest when they have lost so much more than they gained, where gains count up to the
  * credit; for so many times as long as was lost. */
-#define TSA_PAUSE_LOSS ((int64_t)50000)
-#define TSA_PAUSE_CREDIT ((int64_t)200000)
-#define TSA_PAUSE_FACTOR 16
+#define TSA_REST_LOSS ((int64_t)50000)
+#define TSA_REST_CREDIT ((int64_t)200000)
+#define TSA_REST_FACTOR 16
 /* ns. A thread's processor time is asked for at most once in so long. */
-#define TSA_PAUSE_SAMPLE ((int64_t)100000)
+#define TSA_REST_SAMPLE ((int64_t)100000)
+/* Elements of a task of the check of values, about, and of a tensor that is worth a team: 3 us and
+ * 10 us (measured). */
+#define TSA_SCAN_ELEMENTS ((size_t)1 << 15)
+#define TSA_SCAN_TEAM (4 * TSA_SCAN_ELEMENTS)
 /* Products of prefill that are worth a team: about 20 us of one thread (measured). */
 #define TSA_TEAM_PRODUCTS 1e6
 /* Bytes of sums of a kv head that are worth two threads in a decoding step: about 20 us of reading

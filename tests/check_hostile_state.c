@@ -246,124 +246,57 @@ START_TEST(every_bit)
 }
 END_TEST
 
+/* Damage number j of a header, and its name; NULL after the last. */
+static const char *damage_header(struct tsa_state *state, int j)
+{
+    struct tsa_state_header *h = &state->header;
+    struct tsa_layer_header *layer = tsa_state_layer(state, 1); /* the one that calls use */
+    int at = 0;
+#define DAMAGE(what, statement)                                                                    \
+    if (j == at++) {                                                                               \
+        statement;                                                                                 \
+        return what;                                                                               \
+    }
+    DAMAGE("magic", h->magic[7]++)
+    DAMAGE("fewer bytes", h->bytes -= 64)
+    DAMAGE("more bytes", h->bytes += 64)
+    DAMAGE("dtype", h->dtype = 3)
+    DAMAGE("the other dtype", h->dtype ^= 3)
+    DAMAGE("normalize", h->normalize = 3)
+    DAMAGE("no terms", h->terms = 0)
+    DAMAGE("fewer terms", h->terms--)
+    DAMAGE("terms", h->terms = 9)
+    DAMAGE("head_dim", h->d++)
+    DAMAGE("huge head_dim", h->d |= (uint64_t)1 << 62)
+    DAMAGE("value_dim", h->dv += 16)
+    DAMAGE("kv_heads", h->kv_heads++)
+    DAMAGE("no layers", h->layers = 0)
+    DAMAGE("layers", h->layers++)
+    DAMAGE("chunk", h->chunk += 2)
+    DAMAGE("no chunk", h->chunk = 0)
+    DAMAGE("mark of a longer chunk", h->fold = h->chunk + 1)
+    DAMAGE("mark of no chunk", h->fold = 0)
+    DAMAGE("pairs", h->pair_degree = h->terms + 1)
+    DAMAGE("unused", h->unused = 64)
+    DAMAGE("reserved", h->reserved[2] = 1)
+    DAMAGE("window of a chunk", layer->window = h->fold)
+    DAMAGE("huge window", layer->window |= (uint64_t)1 << 63)
+    DAMAGE("window without tokens", layer->tokens = layer->window - 1)
+#undef DAMAGE
+    return NULL;
+}
+
 /* What no state of the library has is not a state, for every call. */
 START_TEST(impossible)
 {
     struct stage s;
     stage_begin(&s, _i);
     struct tsa_state *damage = aligned_alloc(64, s.hurt.bytes);
-    for (int j = 0;; j++) {
-        memcpy(damage, s.hurt_before, s.hurt.bytes);
-        struct tsa_state_header *h = &damage->header;
-        struct tsa_layer_header *layer = tsa_state_layer(damage, 1); /* the one that calls use */
-        const char *what = NULL;
-        switch (j) {
-        case 0:
-            what = "magic";
-            h->magic[7]++;
-            break;
-        case 1:
-            what = "fewer bytes";
-            h->bytes -= 64;
-            break;
-        case 2:
-            what = "more bytes";
-            h->bytes += 64;
-            break;
-        case 3:
-            what = "dtype";
-            h->dtype = 3;
-            break;
-        case 4:
-            what = "the other dtype";
-            h->dtype ^= 3;
-            break;
-        case 5:
-            what = "normalize";
-            h->normalize = 3;
-            break;
-        case 6:
-            what = "no terms";
-            h->terms = 0;
-            break;
-        case 7:
-            what = "fewer terms";
-            h->terms--;
-            break;
-        case 8:
-            what = "terms";
-            h->terms = 9;
-            break;
-        case 9:
-            what = "head_dim";
-            h->d++;
-            break;
-        case 10:
-            what = "huge head_dim";
-            h->d |= (uint64_t)1 << 62;
-            break;
-        case 11:
-            what = "value_dim";
-            h->dv += 16;
-            break;
-        case 12:
-            what = "kv_heads";
-            h->kv_heads++;
-            break;
-        case 13:
-            what = "no layers";
-            h->layers = 0;
-            break;
-        case 14:
-            what = "layers";
-            h->layers++;
-            break;
-        case 15:
-            what = "chunk";
-            h->chunk += 2;
-            break;
-        case 16:
-            what = "no chunk";
-            h->chunk = 0;
-            break;
-        case 17:
-            what = "mark of a longer chunk";
-            h->fold = h->chunk + 1;
-            break;
-        case 18:
-            what = "mark of no chunk";
-            h->fold = 0;
-            break;
-        case 19:
-            what = "pairs";
-            h->pair_degree = h->terms + 1;
-            break;
-        case 20:
-            what = "unused";
-            h->unused = 64;
-            break;
-        case 21:
-            what = "reserved";
-            h->reserved[2] = 1;
-            break;
-        case 22:
-            what = "window of a chunk";
-            layer->window = h->fold;
-            break;
-        case 23:
-            what = "huge window";
-            layer->window |= (uint64_t)1 << 63;
-            break;
-        case 24:
-            what = "window without tokens";
-            layer->tokens = layer->window - 1;
-            break;
-        default:
-            break;
-        }
-        if (what == NULL)
-            break;
+    const char *what;
+    memcpy(damage, s.hurt_before, s.hurt.bytes);
+    for (int j = 0; (what = damage_header(damage, j)) != NULL; j++) {
         enter_all(&s, damage, TSA_EFORMAT, what);
+        memcpy(damage, s.hurt_before, s.hurt.bytes);
     }
     free(damage);
     stage_end(&s);

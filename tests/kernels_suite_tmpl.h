@@ -22,6 +22,16 @@ static void run(int i, const char *name, void (*test)(struct kc *kc, const struc
     ck_assert_uint_gt(kc.cases, 0);
 }
 
+/* What an instruction set says of its vectors is what its kernels are built with. */
+START_TEST(check_lanes)
+{
+    const struct tsa_isa *isa = kc_isa(_i);
+
+    ck_assert_uint_ge(TABLE(isa)->lanes, 1);
+    ck_assert_uint_eq(TABLE(isa)->lanes, LANES(&(struct kc){.isa = isa}));
+}
+END_TEST
+
 /* The table of monomials that kernels get from the library is the one they are tested with. */
 START_TEST(check_monomials)
 {
@@ -76,6 +86,7 @@ int main(void)
     TCase *monomials = tcase_create("monomials");
 
     tcase_add_test(monomials, check_monomials);
+    tcase_add_loop_test(monomials, check_lanes, 0, kc_isa_count());
     suite_add_tcase(suite, monomials);
 
 #define TSA_KERNEL(result, name, args)                                                             \

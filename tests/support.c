@@ -10,6 +10,7 @@
 
 #include "half_model.h"
 #include "support.h"
+#include "team.h"
 
 #define PATTERN 0xa5
 
@@ -21,6 +22,9 @@ bool quick(void)
 
 int run_suite(Suite *suite)
 {
+#ifdef _OPENMP
+    tsa_team_may_rest = false; /* busy machines want their teams tested, too */
+#endif
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);
     const int failed = srunner_ntests_failed(runner);

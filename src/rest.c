@@ -2,8 +2,8 @@
 /* Teams that do not pay. On a machine where other processes compute, a thread of the team may wait
  * for a processor while the others wait for it, milliseconds for work of microseconds. What a team
  * has taken is compared with what the calling thread alone would have taken; when teams lose more
- * than they gain, they rest for TSA_PAUSE_FACTOR times as long as was lost, and the calling thread
- * computes alone, so that the loss stays below a 1 / TSA_PAUSE_FACTOR of the time. Then they try
+ * than they gain, they rest for TSA_REST_FACTOR times as long as was lost, and the calling thread
+ * computes alone, so that a small part of the time is lost. Then they try
  * again. The memory is the process's; nothing here decides what is computed. */
 #include "config.h"
 
@@ -13,7 +13,9 @@
 #ifdef _OPENMP
 #include <time.h>
 
-static _Atomic int64_t pause_end;   /* by tsa_team_clock */
+bool tsa_team_may_rest = true;
+
+static _Atomic int64_t rest_end;    /* by tsa_team_clock */
 static _Atomic int64_t lost_so_far; /* ns that teams have lost, less what they have gained */
 
 static int64_t clock_ns(clockid_t clock)
@@ -28,9 +30,9 @@ int64_t tsa_team_clock(void)
     return clock_ns(CLOCK_MONOTONIC);
 }
 
-bool tsa_team_pauses(int64_t now)
+bool tsa_team_rests(int64_t now)
 {
-    return now < atomic_load_explicit(&pause_end, memory_order_relaxed);
+    return tsa_team_may_rest && now < atomic_load_explicit(&rest_end, memory_order_relaxed);
 }
 
 /* Asking for the processor time may take a microsecond: it is done at most once in so many ns. What
@@ -39,12 +41,12 @@ int64_t tsa_team_busy(int64_t began, int64_t ended)
 {
     static _Thread_local int64_t last_busy, last_ended;
     const int64_t time = ended - began, between = began - last_ended;
-    if (ended - last_ended < TSA_PAUSE_SAMPLE)
+    if (ended - last_ended < TSA_REST_SAMPLE)
         return time;
     const int64_t busy = clock_ns(CLOCK_THREAD_CPUTIME_ID), most = busy - last_busy - between;
     last_busy = busy;
     last_ended = ended;
-    return between > 2 * TSA_PAUSE_SAMPLE || most > time ? time : most > 0 ? most : 0;
+    return between > 2 * TSA_REST_SAMPLE || most > time ? time : most > 0 ? most : 0;
 }
 
 /* What is lost is the time beyond what the caller alone would have taken. */
@@ -55,10 +57,10 @@ void tsa_team_account(const struct tsa_share *shares, size_t threads, int64_t be
         if (shares[i].done > 0)
             lost -= shares[i].busy;
     int64_t sum = atomic_load_explicit(&lost_so_far, memory_order_relaxed) + lost;
-    if (sum < -TSA_PAUSE_CREDIT)
-        sum = -TSA_PAUSE_CREDIT;
-    if (sum > TSA_PAUSE_LOSS) {
-        atomic_store_explicit(&pause_end, ended + TSA_PAUSE_FACTOR * sum, memory_order_relaxed);
+    if (sum < -TSA_REST_CREDIT)
+        sum = -TSA_REST_CREDIT;
+    if (sum > TSA_REST_LOSS) {
+        atomic_store_explicit(&rest_end, ended + TSA_REST_FACTOR * sum, memory_order_relaxed);
         sum = 0;
     }
     atomic_store_explicit(&lost_so_far, sum, memory_order_relaxed);
