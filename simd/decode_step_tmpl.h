@@ -59,7 +59,10 @@ TSA_INLINE void heads_step(const int heads, const int nv, const int shared, stru
         const O x = o_set1(a[r * ld]);
         TSA_UNROLL
         for (int c = 0; c < nv; c++)
-            at->acc[r][c] = o_fma(x, shared ? row[c] : o_load(b[r] + to + c * VL), at->acc[r][c]);
+            if (shared)
+                at->acc[r][c] = o_fma(x, row[c], at->acc[r][c]);
+            else
+                at->acc[r][c] = o_fma(x, o_load(b[r] + to + c * VL), at->acc[r][c]);
     }
 }
 
