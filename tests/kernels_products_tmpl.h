@@ -204,6 +204,18 @@ static void test_query_ones(struct kc *kc, const struct KERNELS *table)
         one_query_ones(kc, table, kc_between(kc, 1, 150), kc_between(kc, 1, 300));
 }
 
+/* High parts of any size, and low parts that belong to them. */
+static void fill_double_float(struct kc *kc, struct kc_array *hi, struct kc_array *lo)
+{
+    kc_fill(kc, hi, KC_ANY);
+    for (size_t i = 0; i < hi->rows; i++)
+        for (size_t c = 0; c < hi->cols; c++) {
+            const size_t at = i * (size_t)hi->ld + c;
+
+            GOT(lo)[at] = GOT(hi)[at] * (T)(U * kc_unit(kc));
+        }
+}
+
 /* Both update kernels: into `local`, or with it into (hi, lo). */
 static void one_update(struct kc *kc, const struct KERNELS *table, size_t features, size_t cols,
                        size_t rows, bool fold)
@@ -229,10 +241,7 @@ static void one_update(struct kc *kc, const struct KERNELS *table, size_t featur
             hi_pairs = kc_scratch(kc, "hi_pairs", (features + 1) / 2, cols, ldh);
             hi_pairs->canonical = true;
         }
-        kc_fill(kc, hi, KC_ANY);
-        for (size_t i = 0; i < features; i++)
-            for (size_t c = 0; c < cols; c++)
-                GOT(lo)[i * ldh + c] = GOT(hi)[i * ldh + c] * (T)(U * kc_unit(kc));
+        fill_double_float(kc, hi, lo);
     }
     kc_freeze(kc);
     for (SIDES) {
