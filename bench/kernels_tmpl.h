@@ -270,19 +270,19 @@ KERNEL(decode_heads)
 {
     const T *const hi[1] = {b->hi}, *const ones[1] = {b->ones}, *const v[1] = {b->v};
     T *const dst[1] = {b->dst};
-    b->k->decode_heads(&(const struct ARGS(decode_heads)){.heads = 1,
-                                                          .columns = b->dv,
-                                                          .features = b->features,
-                                                          .psi = b->one_psi,
-                                                          .hi = hi,
-                                                          .ldh = b->ldv,
-                                                          .ones = ones,
+    b->k->decode_heads(&(const struct ARGS(decode_heads)){.state.heads = 1,
+                                                          .state.columns = b->dv,
+                                                          .state.features = b->features,
+                                                          .state.psi = b->one_psi,
+                                                          .state.hi = hi,
+                                                          .state.ldh = b->ldv,
+                                                          .state.ones = ones,
                                                           .w = b->w,
                                                           .keys = &b->c,
                                                           .v = v,
                                                           .ldv = b->ldv,
-                                                          .den = b->den,
-                                                          .first = 1,
+                                                          .state.den = b->den,
+                                                          .state.first = 1,
                                                           .dst = dst});
     const double rows = (double)(b->features + b->c);
     return (struct kernel_cost){2 * rows * (double)(b->dv + 1),

@@ -95,21 +95,12 @@ struct ARGS(window) {
 };
 
 struct ARGS(decode_heads) {
-    size_t heads, columns, features;
-    const T *psi;
-    ptrdiff_t ldp;
-    const T *const *hi;
-    ptrdiff_t ldh;
-    const T *const *ones;
+    struct ARGS(decode_state) state; /* columns: those of the outputs */
     const T *w;
     ptrdiff_t ldw;
     const size_t *keys;
     const T *const *v;
     ptrdiff_t ldv;
-    const T *acc;
-    ptrdiff_t lda;
-    T *den;
-    int first;
     T *const *dst;
 };
 

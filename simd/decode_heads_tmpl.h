@@ -4,31 +4,6 @@
  * vector of value columns, so that latency counts: several heads, all vectors of their values and
  * the denominators advance together; heads that share a state load it once. */
 
-TSA_INLINE void heads_features(const int heads, const int nv, const int shared, const int with_den,
-                               const struct ARGS(decode_heads) *q, size_t col,
-                               struct heads_sums *at)
-{
-    const T *hi[TSA_DECODE_HEADS], *ones[TSA_DECODE_HEADS], *psi = q->psi;
-    const ptrdiff_t ldp = q->ldp, ldh = q->ldh;
-    TSA_UNROLL
-    for (int r = 0; r < heads; r++) {
-        hi[r] = q->hi[r] + col;
-        ones[r] = q->ones[r];
-    }
-    ptrdiff_t f = (ptrdiff_t)q->features, to = f * ldh;
-    while (f-- > 0) {
-        to -= ldh;
-        heads_step(heads, nv, shared, at, psi + f, ldp, hi, to);
-        if (heads == 1 && f >= TSA_DECODE_PREFETCH)
-            decode_prefetch(nv, hi[0] + to - TSA_DECODE_PREFETCH * ldh);
-        if (with_den) {
-            TSA_UNROLL
-            for (int r = 0; r < heads; r++)
-                at->den[r] = s_fma(psi[r * ldp + f], ones[shared ? 0 : r][f], at->den[r]);
-        }
-    }
-}
-
 TSA_INLINE void heads_window(const int heads, const int nv, const int shared, const int with_den,
                              const struct ARGS(decode_heads) *q, size_t col, struct heads_sums *at)
 {
@@ -69,16 +44,10 @@ TSA_INLINE void decode_heads_tile(const int heads, const int nv, const int share
                                   size_t col)
 {
     struct heads_sums at;
-    TSA_UNROLL
-    for (int r = 0; r < heads; r++) {
-        at.den[r] = with_den && q->first ? 0 : q->den[r];
-        TSA_UNROLL
-        for (int c = 0; c < nv; c++)
-            at.acc[r][c] = q->first ? v_zero() : v_load(q->acc + r * q->lda + col + c * VL);
-    }
-    heads_features(heads, nv, shared, with_den, q, col, &at);
+    heads_begin(heads, nv, with_den, &q->state, col, &at);
+    heads_features(heads, nv, shared, with_den, &q->state, col, &at);
     heads_window(heads, nv, shared, with_den, q, col, &at);
-    const size_t left = q->columns - col;
+    const size_t left = q->state.columns - col;
     TSA_UNROLL
     for (int r = 0; r < heads; r++) {
         const V den = v_set1(at.den[r]);
@@ -92,7 +61,7 @@ TSA_INLINE void decode_heads_tile(const int heads, const int nv, const int share
                 v_store_first(dst + c * VL, left - (size_t)c * VL, y);
         }
         if (with_den)
-            q->den[r] = at.den[r];
+            q->state.den[r] = at.den[r];
     }
 }
 
@@ -116,20 +85,17 @@ static const decode_heads_fn decode_heads_table[2][TSA_DECODE_HEADS + 1][TSA_DEC
 
 static void decode_heads(const struct ARGS(decode_heads) *a)
 {
-    const size_t vectors = (a->columns + VL - 1) / VL;
-    for (size_t r = 0, n; r < a->heads; r += n) {
-        const size_t same = decode_same(a->hi + r, a->v + r, a->heads - r);
-        n = decode_count(same > 1 ? same : a->heads - r, vectors);
+    const struct ARGS(decode_state) *all = &a->state;
+    const size_t vectors = (all->columns + VL - 1) / VL;
+    for (size_t r = 0, n; r < all->heads; r += n) {
+        const size_t same = decode_same(all->hi + r, a->v + r, all->heads - r);
+        n = decode_count(same > 1 ? same : all->heads - r, vectors);
         const size_t widest = n == 1 ? TSA_DECODE_VECTORS : 4;
         struct ARGS(decode_heads) q = *a;
-        q.psi += (ptrdiff_t)r * q.ldp;
-        q.hi += r;
-        q.ones += r;
+        q.state = heads_from(all, r);
         q.w += (ptrdiff_t)r * q.ldw;
         q.keys += r;
         q.v += r;
-        q.acc += (ptrdiff_t)r * q.lda;
-        q.den += r;
         q.dst += r;
         for (size_t c = 0, nv; c < vectors; c += nv) {
             nv = vectors - c < widest ? vectors - c : widest;

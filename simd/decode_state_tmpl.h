@@ -7,29 +7,8 @@ TSA_INLINE void decode_state_tile(const int heads, const int nv, const int share
                                   size_t col)
 {
     struct heads_sums at;
-    const T *hi[TSA_DECODE_HEADS], *ones[TSA_DECODE_HEADS], *psi = q->psi;
-    TSA_UNROLL
-    for (int r = 0; r < heads; r++) {
-        at.den[r] = with_den && !q->first ? q->den[r] : 0;
-        hi[r] = q->hi[r] + col;
-        ones[r] = q->ones[r];
-        TSA_UNROLL
-        for (int c = 0; c < nv; c++)
-            at.acc[r][c] = q->first ? v_zero() : v_load(q->acc + r * q->lda + col + c * VL);
-    }
-    const ptrdiff_t ldp = q->ldp, ldh = q->ldh;
-    ptrdiff_t f = (ptrdiff_t)q->features, to = f * ldh;
-    while (f-- > 0) {
-        to -= ldh;
-        heads_step(heads, nv, shared, &at, psi + f, ldp, hi, to);
-        if (heads == 1 && f >= TSA_DECODE_PREFETCH)
-            decode_prefetch(nv, hi[0] + to - TSA_DECODE_PREFETCH * ldh);
-        if (with_den) {
-            TSA_UNROLL
-            for (int r = 0; r < heads; r++)
-                at.den[r] = o_fma1(psi[r * ldp + f], ones[shared ? 0 : r][f], at.den[r]);
-        }
-    }
+    heads_begin(heads, nv, with_den, q, col, &at);
+    heads_features(heads, nv, shared, with_den, q, col, &at);
     TSA_UNROLL
     for (int r = 0; r < heads; r++) {
         TSA_UNROLL
@@ -65,12 +44,7 @@ static void decode_state(const struct ARGS(decode_state) *a)
         const size_t same = decode_same(a->hi + r, a->hi + r, a->heads - r);
         n = decode_count(same > 1 ? same : a->heads - r, vectors);
         const size_t widest = n == 1 ? TSA_DECODE_VECTORS : 4;
-        struct ARGS(decode_state) q = *a;
-        q.psi += (ptrdiff_t)r * q.ldp;
-        q.hi += r;
-        q.ones += r;
-        q.acc += (ptrdiff_t)r * q.lda;
-        q.den += r;
+        const struct ARGS(decode_state) q = heads_from(a, r);
         for (size_t c = 0, nv; c < vectors; c += nv) {
             nv = vectors - c < widest ? vectors - c : widest;
             decode_state_table[n > 1 && same > 1][n][nv](&q, c * VL);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What the kernels that decode share: how many heads and vectors of their values advance together,
- * and one step of their chains. Up to 16 accumulators; 8 hide the latency of the fma. Eight heads
+ * and the chains over features. Up to 16 accumulators; 8 hide the latency of the fma. Eight heads
  * only where tiles have four vectors, that is, where there are 32 registers. */
 
 #define TSA_DECODE_HEADS 8
@@ -66,9 +66,55 @@ TSA_INLINE void heads_step(const int heads, const int nv, const int shared, stru
     }
 }
 
-TSA_INLINE void decode_prefetch(const int nv, const T *hi)
+/* What heads r .. of a call start from. */
+static struct ARGS(decode_state) heads_from(const struct ARGS(decode_state) *a, size_t r)
+{
+    struct ARGS(decode_state) q = *a;
+    q.psi += (ptrdiff_t)r * q.ldp;
+    q.hi += r;
+    q.ones += r;
+    q.acc += (ptrdiff_t)r * q.lda;
+    q.den += r;
+    return q;
+}
+
+TSA_INLINE void heads_begin(const int heads, const int nv, const int with_den,
+                            const struct ARGS(decode_state) *q, size_t col, struct heads_sums *at)
 {
     TSA_UNROLL
-    for (int c = 0; c < nv; c++)
-        prefetch_line(hi + c * VL);
+    for (int r = 0; r < heads; r++) {
+        at->den[r] = with_den && q->first ? 0 : q->den[r];
+        TSA_UNROLL
+        for (int c = 0; c < nv; c++)
+            at->acc[r][c] = q->first ? v_zero() : v_load(q->acc + r * q->lda + col + c * VL);
+    }
+}
+
+/* The chains over features. */
+TSA_INLINE void heads_features(const int heads, const int nv, const int shared, const int with_den,
+                               const struct ARGS(decode_state) *q, size_t col,
+                               struct heads_sums *at)
+{
+    const T *hi[TSA_DECODE_HEADS], *ones[TSA_DECODE_HEADS], *psi = q->psi;
+    const ptrdiff_t ldp = q->ldp, ldh = q->ldh;
+    TSA_UNROLL
+    for (int r = 0; r < heads; r++) {
+        hi[r] = q->hi[r] + col;
+        ones[r] = q->ones[r];
+    }
+    ptrdiff_t f = (ptrdiff_t)q->features, to = f * ldh;
+    while (f-- > 0) {
+        to -= ldh;
+        heads_step(heads, nv, shared, at, psi + f, ldp, hi, to);
+        if (heads == 1 && f >= TSA_DECODE_PREFETCH) {
+            TSA_UNROLL
+            for (int c = 0; c < nv; c++)
+                prefetch_line(hi[0] + to - TSA_DECODE_PREFETCH * ldh + c * VL);
+        }
+        if (with_den) {
+            TSA_UNROLL
+            for (int r = 0; r < heads; r++)
+                at->den[r] = o_fma1(psi[r * ldp + f], ones[shared ? 0 : r][f], at->den[r]);
+        }
+    }
 }

@@ -15,7 +15,8 @@ TSA_INLINE void square_sums(const int n, size_t columns, T *const *rows, T *sum)
         sum[r] = s[r];
 }
 
-/* out = src times a power of two that brings its largest element near 1. */
+/* out = src times a power of two that brings its largest element near 1. absmax() and a second
+ * reading of src would cost 3 % of a step of eight heads (measured). */
 TSA_INLINE void scale_row(size_t columns, const T *src, T *out)
 {
     V most = v_zero();

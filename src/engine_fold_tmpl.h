@@ -57,7 +57,14 @@ static struct keys key_features(const struct context *x, const struct window *w,
     T *base = tile_at(plan, x->scratch + r->kbase, t), *phi = x->scratch + r->psi;
     const PRODUCTS *products = products_of(plan, f.f0);
     T *transposed = plan->transpose_update ? x->scratch + r->transposed : NULL;
-    ptrdiff_t ldp = TSA_TILE_TOKENS;
+    struct ARGS(psi) of = {.mono = &plan->mono,
+                           .f0 = f.f0,
+                           .f1 = f.f1,
+                           .tokens = n,
+                           .base = base,
+                           .ldb = TSA_TILE_TOKENS,
+                           .psi = phi,
+                           .ldp = TSA_TILE_TOKENS};
     struct keys k = {n,
                      t == 0,
                      t + n == w->n,
@@ -67,33 +74,20 @@ static struct keys key_features(const struct context *x, const struct window *w,
     if (plan->transpose_update)
         k.v = x->scratch + r->vt + t * plan->dv;
     if (f.f0 >= plan->high) {
-        ldp = PAIR_TOKENS;
         k.steps = half_of(n);
         k.phi = phi;
         k.v = v_pairs_at(x, t);
         k.ldv = (ptrdiff_t)plan->layout.ldv;
-        PAIR_KERNELS(plan)->phi_pairs(&(const struct ARGS(psi)){.mono = &plan->mono,
-                                                                .f0 = f.f0,
-                                                                .f1 = f.f1,
-                                                                .tokens = 2 * k.steps,
-                                                                .base = base,
-                                                                .ldb = TSA_TILE_TOKENS,
-                                                                .psi = phi,
-                                                                .ldp = ldp});
+        of.tokens = 2 * k.steps;
+        of.ldp = PAIR_TOKENS;
+        PAIR_KERNELS(plan)->phi_pairs(&of);
         if (f.f0 == 0 && n % 2 != 0) /* degree 0 is 1 for a key of zeros, too */
             PAIR_KERNELS(plan)->pair_cols(1, n, base - TSA_TILE_TOKENS, 0, phi, 0);
     } else if (!k.phi) {
-        KERNELS(plan)->psi_t(&(const struct ARGS(psi)){.mono = &plan->mono,
-                                                       .f0 = f.f0,
-                                                       .f1 = f.f1,
-                                                       .tokens = n,
-                                                       .base = base,
-                                                       .ldb = TSA_TILE_TOKENS,
-                                                       .psi = phi,
-                                                       .ldp = ldp});
+        KERNELS(plan)->psi_t(&of);
         k.phi = phi;
     }
-    products->transpose(f.f1 - f.f0, k.steps, k.phi, ldp, ones, k.first, transposed,
+    products->transpose(f.f1 - f.f0, k.steps, k.phi, of.ldp, ones, k.first, transposed,
                         (ptrdiff_t)plan->block);
     return k;
 }

@@ -51,27 +51,20 @@ static void query_block(const struct context *x, const struct pass *p, size_t i,
         const size_t n = tile_tokens(p->m - t), lanes = tsa_round_up(n, plan->lanes);
         T *base = tile_at(plan, q.base, t), *acc = q.acc + (ptrdiff_t)t * ldv;
         const T *psi = plan->unit_weights ? features_in_place(plan, base, f) : NULL;
+        const struct ARGS(psi) of = {.mono = &plan->mono,
+                                     .f0 = f.f0,
+                                     .f1 = f.f1,
+                                     .tokens = n,
+                                     .base = base,
+                                     .ldb = TSA_TILE_TOKENS,
+                                     .weight = weight,
+                                     .psi = rows,
+                                     .ldp = TSA_TILE_TOKENS};
         if (f.f0 >= plan->high) {
-            PAIR_KERNELS(plan)->psi_pairs(&(const struct ARGS(psi)){.mono = &plan->mono,
-                                                                    .f0 = f.f0,
-                                                                    .f1 = f.f1,
-                                                                    .tokens = n,
-                                                                    .base = base,
-                                                                    .ldb = TSA_TILE_TOKENS,
-                                                                    .weight = weight,
-                                                                    .psi = rows,
-                                                                    .ldp = TSA_TILE_TOKENS});
+            PAIR_KERNELS(plan)->psi_pairs(&of);
             psi = rows;
         } else if (!psi) {
-            KERNELS(plan)->psi_t(&(const struct ARGS(psi)){.mono = &plan->mono,
-                                                           .f0 = f.f0,
-                                                           .f1 = f.f1,
-                                                           .tokens = n,
-                                                           .base = base,
-                                                           .ldb = TSA_TILE_TOKENS,
-                                                           .weight = weight,
-                                                           .psi = rows,
-                                                           .ldp = TSA_TILE_TOKENS});
+            KERNELS(plan)->psi_t(&of);
             psi = rows;
         }
         products->query_ones(n, b->steps, psi, TSA_TILE_TOKENS, b->ones, q.den + t, first);

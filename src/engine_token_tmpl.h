@@ -155,25 +155,25 @@ static void token_outputs(const struct context *x, const struct token *tokens, s
             ;
         if (pairs)
             token_pairs(x, sums + i, m, c, i);
-        KERNELS(plan)->decode_heads(
-            &(const struct ARGS(decode_heads)){.heads = m,
-                                               .columns = end - c.c0,
-                                               .features = folded ? plan->high : 0,
-                                               .psi = psi + (ptrdiff_t)i * ldp,
-                                               .ldp = ldp,
-                                               .hi = hi + i,
-                                               .ldh = ldv,
-                                               .ones = ones + i,
-                                               .w = w + (ptrdiff_t)i * ldw,
-                                               .ldw = ldw,
-                                               .keys = keys + i,
-                                               .v = v + i,
-                                               .ldv = ldv,
-                                               .acc = x->scratch + r->acc + (ptrdiff_t)i * ldv,
-                                               .lda = ldv,
-                                               .den = x->scratch + r->den + i,
-                                               .first = !pairs,
-                                               .dst = dst + i});
+        KERNELS(plan)->decode_heads(&(const struct ARGS(decode_heads)){
+            .state.heads = m,
+            .state.columns = end - c.c0,
+            .state.features = folded ? plan->high : 0,
+            .state.psi = psi + (ptrdiff_t)i * ldp,
+            .state.ldp = ldp,
+            .state.hi = hi + i,
+            .state.ldh = ldv,
+            .state.ones = ones + i,
+            .w = w + (ptrdiff_t)i * ldw,
+            .ldw = ldw,
+            .keys = keys + i,
+            .v = v + i,
+            .ldv = ldv,
+            .state.acc = x->scratch + r->acc + (ptrdiff_t)i * ldv,
+            .state.lda = ldv,
+            .state.den = x->scratch + r->den + i,
+            .state.first = !pairs,
+            .dst = dst + i});
     }
     for (size_t i = 0; i < n; i++) {
         const struct tsa_item *it = &tokens[i].kv->item;

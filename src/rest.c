@@ -3,8 +3,8 @@
  * for a processor while the others wait for it, milliseconds for work of microseconds. What a team
  * has taken is compared with what the calling thread alone would have taken; when teams lose more
  * than they gain, they rest for TSA_REST_FACTOR times as long as was lost, and the calling thread
- * computes alone, so that a small part of the time is lost. Then they try
- * again. The memory is the process's; nothing here decides what is computed. */
+ * computes alone, so that a small part of the time is lost. Then they try again. The memory is the
+ * process's; nothing here decides what is computed. */
 #include "config.h"
 
 #include "team.h"

@@ -100,12 +100,8 @@ static void work_timed(struct job *job, size_t thread)
 static void run_region(struct job *job)
 {
     const int64_t began = tsa_team_clock();
-    bool more; /* threads that have to be started first? */
-    if (tsa_team_rests(began)) {
-        work(job, 0);
-        return;
-    }
-    const size_t granted = tsa_process_threads(job->threads, &more);
+    bool more = false; /* threads that have to be started first? */
+    const size_t granted = tsa_team_rests(began) ? 1 : tsa_process_threads(job->threads, &more);
     if (granted < 2) {
         work(job, 0);
         return;

@@ -219,24 +219,26 @@ static void model_decode_scores(size_t keys, size_t width, const T *kt, ptrdiff_
 
 static void model_decode_heads(const struct ARGS(decode_heads) *a)
 {
-    for (size_t h = 0; h < a->heads; h++) {
-        const T *psi = a->psi + h * (size_t)a->ldp, *w = a->w + h * (size_t)a->ldw;
-        T den = a->first ? 0 : a->den[h];
+    const struct ARGS(decode_state) *q = &a->state;
 
-        for (size_t f = a->features; f-- > 0;)
-            den = FMA(psi[f], a->ones[h][f], den);
+    for (size_t h = 0; h < q->heads; h++) {
+        const T *psi = q->psi + h * (size_t)q->ldp, *w = a->w + h * (size_t)a->ldw;
+        T den = q->first ? 0 : q->den[h];
+
+        for (size_t f = q->features; f-- > 0;)
+            den = FMA(psi[f], q->ones[h][f], den);
         for (size_t i = 0; i < a->keys[h]; i++)
             den = FMA(w[i], 1, den);
-        for (size_t c = 0; c < a->columns; c++) {
-            T s = a->first ? 0 : a->acc[h * (size_t)a->lda + c];
+        for (size_t c = 0; c < q->columns; c++) {
+            T s = q->first ? 0 : q->acc[h * (size_t)q->lda + c];
 
-            for (size_t f = a->features; f-- > 0;)
-                s = FMA(psi[f], a->hi[h][f * (size_t)a->ldh + c], s);
+            for (size_t f = q->features; f-- > 0;)
+                s = FMA(psi[f], q->hi[h][f * (size_t)q->ldh + c], s);
             for (size_t i = 0; i < a->keys[h]; i++)
                 s = FMA(w[i], a->v[h][i * (size_t)a->ldv + c], s);
             a->dst[h][c] = canonical(s / den);
         }
-        a->den[h] = den;
+        q->den[h] = den;
     }
 }
 

@@ -82,64 +82,6 @@ static void test_exp_bounded(struct kc *kc, const struct KERNELS *table)
 
 /* -- tiles of queries ----------------------------------------------------------------------- */
 
-static void one_softmax_scores(struct kc *kc, const struct KERNELS *table, size_t keys,
-                               size_t queries, size_t width, ptrdiff_t diag)
-{
-    size_t ldk = SOME_LD(kc, keys), ldq = SOME_LD(kc, queries), ldw = SOME_LD(kc, queries);
-    int bounded = (int)kc_between(kc, 0, 1);
-    struct kc_array *kt, *qt, *w;
-
-    kc_case(kc, "keys %zu queries %zu width %zu diag %td bounded %d", keys, queries, width, diag,
-            bounded);
-    kt = kc_scratch(kc, "kt", width, keys, ldk);
-    qt = kc_scratch(kc, "qt", width, queries, ldq);
-    w = kc_scratch(kc, "w", keys, queries, ldw);
-    kc_free(w, queries, ROW16(queries));
-    kc_fill(kc, kt, some_terms(kc));
-    kc_fill(kc, qt, some_terms(kc));
-    for (size_t i = 0; i < keys && queries > 0; i++) /* keys after the last query */
-        if ((ptrdiff_t)i > diag + (ptrdiff_t)queries - 1)
-            for (size_t c = 0; c < width; c++)
-                memcpy(&GOT(kt)[c * ldk + i], &kc->poison, sizeof(T));
-    if (bounded && kc_chance(kc, 70)) /* scores as bounded as they should be */
-        for (size_t c = 0; c < width; c++)
-            for (size_t t = 0; t < queries; t++)
-                GOT(qt)[c * ldq + t] = (T)(kc_unit(kc) / (2 * (double)width));
-    kc_freeze(kc);
-    for (SIDES)
-        K->scores(&(const struct ARGS(scores)){.keys = keys,
-                                               .queries = queries,
-                                               .d = width,
-                                               .kt = P(kt),
-                                               .ldk = (ptrdiff_t)ldk,
-                                               .qt = P(qt),
-                                               .ldq = (ptrdiff_t)ldq,
-                                               .w = P(w),
-                                               .ldw = (ptrdiff_t)ldw,
-                                               .diag = diag,
-                                               .kind = bounded ? TSA_SCORE_EXP : TSA_SCORE_ONLY});
-    for (size_t i = 0; i < keys; i++)
-        for (size_t t = 0; t < queries; t++)
-            if ((ptrdiff_t)i > diag + (ptrdiff_t)t) /* may hold anything */
-                memcpy(&WANT(w)[i * ldw + t], &GOT(w)[i * ldw + t], sizeof(T));
-    kc_finish(kc);
-}
-
-static void test_softmax_scores(struct kc *kc, const struct KERNELS *table)
-{
-    for (size_t keys = 0; keys <= 2 * TSA_MAX_LANES + 1; keys++)
-        for (size_t queries = 0; queries <= 2 * TSA_MAX_LANES + 1; queries++)
-            if (kc_keep(kc))
-                one_softmax_scores(kc, table, keys, queries, kc_between(kc, 1, 12),
-                                   some_diag(kc, keys));
-    for (size_t i = kc_rounds(kc, 120); i-- > 0;) {
-        size_t keys = kc_between(kc, 1, 120);
-
-        one_softmax_scores(kc, table, keys, kc_between(kc, 1, 120), kc_between(kc, 1, 70),
-                           some_diag(kc, keys));
-    }
-}
-
 /* Scores, and maxima of earlier keys: below, among, equal to or above those of the block. */
 static void fill_score_block(struct kc *kc, struct kc_array *w, struct kc_array *max,
                              ptrdiff_t diag, int first)

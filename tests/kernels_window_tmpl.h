@@ -40,14 +40,14 @@ static void fill_coef(struct kc *kc, struct kc_array *coef)
 }
 
 static void one_scores(struct kc *kc, const struct KERNELS *table, size_t keys, size_t queries,
-                       size_t width, ptrdiff_t diag)
+                       size_t width, ptrdiff_t diag, enum tsa_score_kind kind)
 {
     size_t ldk = SOME_LD(kc, keys), ldq = SOME_LD(kc, queries), ldw = SOME_LD(kc, queries);
     size_t terms = kc_between(kc, 1, TSA_MAX_TERMS);
     struct kc_array *kt, *qt, *coef, *w;
 
-    kc_case(kc, "keys %zu queries %zu width %zu terms %zu diag %td", keys, queries, width, terms,
-            diag);
+    kc_case(kc, "keys %zu queries %zu width %zu terms %zu diag %td kind %d", keys, queries, width,
+            terms, diag, (int)kind);
     kt = kc_scratch(kc, "kt", width, keys, ldk);
     qt = kc_scratch(kc, "qt", width, queries, ldq);
     coef = kc_user(kc, "coef", 1, terms, 0);
@@ -59,6 +59,10 @@ static void one_scores(struct kc *kc, const struct KERNELS *table, size_t keys, 
         if ((ptrdiff_t)i > diag + (ptrdiff_t)queries - 1)
             for (size_t c = 0; c < width; c++)
                 GOT(kt)[c * ldk + i] = (T)NAN;
+    if (kind == TSA_SCORE_EXP && kc_chance(kc, 70)) /* scores as bounded as they should be */
+        for (size_t c = 0; c < width; c++)
+            for (size_t t = 0; t < queries; t++)
+                GOT(qt)[c * ldq + t] = (T)(kc_unit(kc) / (2 * (double)width));
     fill_coef(kc, coef);
     kc_freeze(kc);
     for (SIDES)
@@ -73,7 +77,8 @@ static void one_scores(struct kc *kc, const struct KERNELS *table, size_t keys, 
                                                .coef = P(coef),
                                                .w = P(w),
                                                .ldw = (ptrdiff_t)ldw,
-                                               .diag = diag});
+                                               .diag = diag,
+                                               .kind = kind});
     for (size_t i = 0; i < keys; i++)
         for (size_t t = 0; t < queries; t++) {
             REAL ref, error;
@@ -82,6 +87,8 @@ static void one_scores(struct kc *kc, const struct KERNELS *table, size_t keys, 
                 memcpy(&WANT(w)[i * ldw + t], &GOT(w)[i * ldw + t], sizeof(T));
                 continue;
             }
+            if (kind != TSA_SCORE_SERIES)
+                continue; /* compared with the model */
             ref = score_ref(width, GOT(kt) + i, ldk, GOT(qt) + t, ldq, terms, GOT(coef), &error);
             near(kc, w, i, t, ref, error);
         }
@@ -93,18 +100,26 @@ static ptrdiff_t some_diag(struct kc *kc, size_t keys)
     return (ptrdiff_t)(kc_chance(kc, 30) ? 0 : kc_between(kc, 0, keys + 3));
 }
 
-static void test_scores(struct kc *kc, const struct KERNELS *table)
+static void scores_of(struct kc *kc, const struct KERNELS *table, enum tsa_score_kind kind)
 {
     for (size_t keys = 0; keys <= 2 * TSA_MAX_LANES + 1; keys++)
         for (size_t queries = 0; queries <= 2 * TSA_MAX_LANES + 1; queries++)
             if (kc_keep(kc))
-                one_scores(kc, table, keys, queries, kc_between(kc, 1, 12), some_diag(kc, keys));
+                one_scores(kc, table, keys, queries, kc_between(kc, 1, 12), some_diag(kc, keys),
+                           kind);
     for (size_t i = kc_rounds(kc, 120); i-- > 0;) {
         size_t keys = kc_between(kc, 1, 120);
 
         one_scores(kc, table, keys, kc_between(kc, 1, 120), kc_between(kc, 1, 70),
-                   some_diag(kc, keys));
+                   some_diag(kc, keys), kind);
     }
+}
+
+static void test_scores(struct kc *kc, const struct KERNELS *table)
+{
+    scores_of(kc, table, TSA_SCORE_SERIES);
+    scores_of(kc, table, TSA_SCORE_ONLY);
+    scores_of(kc, table, TSA_SCORE_EXP);
 }
 
 static void one_window_ones(struct kc *kc, const struct KERNELS *table, size_t keys, size_t queries,
@@ -340,23 +355,23 @@ static void decode_both(struct kc *kc, const struct KERNELS *table, struct decod
             v[h] = P(x->v) + x->state[h] * x->most_keys * x->ldv;
             dst[h] = P(x->dst) + (ptrdiff_t)h * x->dst->ld;
         }
-        K->decode_heads(&(const struct ARGS(decode_heads)){.heads = x->heads,
-                                                           .columns = x->columns,
-                                                           .features = x->features,
-                                                           .psi = P(x->psi),
-                                                           .ldp = (ptrdiff_t)x->ldp,
-                                                           .hi = hi,
-                                                           .ldh = (ptrdiff_t)x->ldh,
-                                                           .ones = ones,
+        K->decode_heads(&(const struct ARGS(decode_heads)){.state.heads = x->heads,
+                                                           .state.columns = x->columns,
+                                                           .state.features = x->features,
+                                                           .state.psi = P(x->psi),
+                                                           .state.ldp = (ptrdiff_t)x->ldp,
+                                                           .state.hi = hi,
+                                                           .state.ldh = (ptrdiff_t)x->ldh,
+                                                           .state.ones = ones,
                                                            .w = P(x->w),
                                                            .ldw = (ptrdiff_t)x->ldw,
                                                            .keys = x->keys,
                                                            .v = v,
                                                            .ldv = (ptrdiff_t)x->ldv,
-                                                           .acc = P(x->acc),
-                                                           .lda = (ptrdiff_t)x->lda,
-                                                           .den = P(x->den),
-                                                           .first = x->first,
+                                                           .state.acc = P(x->acc),
+                                                           .state.lda = (ptrdiff_t)x->lda,
+                                                           .state.den = P(x->den),
+                                                           .state.first = x->first,
                                                            .dst = dst});
     }
     (void)kc;
