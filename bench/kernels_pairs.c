@@ -174,7 +174,12 @@ KERNEL(decode_state)
 }
 KERNEL(transpose)
 {
-    b->k->products.transpose(b->features, b->token_pairs, b->phi, LDP, b->ones, 1, NULL, 0);
+    b->k->products.transpose(&(const struct ARGS(transpose)){.features = b->features,
+                                                             .tokens = b->token_pairs,
+                                                             .in = b->phi,
+                                                             .ldi = LDP,
+                                                             .sum = b->ones,
+                                                             .first = 1});
     return (struct kernel_cost){(double)(b->features * b->c), BYTES(b->features * b->token_pairs)};
 }
 KERNEL(pair_rows)

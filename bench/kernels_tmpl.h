@@ -156,7 +156,12 @@ KERNEL(psi_t)
 }
 KERNEL(transpose)
 {
-    b->k->products.transpose(b->features, b->c, b->psi, b->ldt, b->ones, 1, NULL, 0);
+    b->k->products.transpose(&(const struct ARGS(transpose)){.features = b->features,
+                                                             .tokens = b->c,
+                                                             .in = b->psi,
+                                                             .ldi = b->ldt,
+                                                             .sum = b->ones,
+                                                             .first = 1});
     return (struct kernel_cost){(double)(b->features * b->c), BYTES(b->features * b->c)};
 }
 KERNEL(psi_k)
@@ -215,8 +220,39 @@ KERNEL(update_fold)
 KERNEL(fold)
 {
     const size_t count = b->features * (size_t)b->ldv;
-    b->k->fold(count, b->hi, b->lo, b->local, NULL);
+    b->k->fold(count, b->hi, b->lo, 1, b->local, NULL);
     return (struct kernel_cost){0, BYTES(5 * count)};
+}
+KERNEL(decay)
+{
+    const size_t count = b->features * (size_t)b->ldv;
+    b->k->decay(count, (T)0.999, b->hi, b->lo);
+    return (struct kernel_cost){0, BYTES(4 * count)};
+}
+KERNEL(multiply)
+{
+    b->k->multiply(b->c, b->ones, b->den);
+    return (struct kernel_cost){(double)b->c, BYTES(3 * b->c)};
+}
+KERNEL(gate_weights)
+{
+    for (size_t i = 0; i < b->c; i++)
+        b->den[i] = 1;
+    b->k->gate_weights(&(const struct ARGS(gate_weights)){
+        .keys = b->c, .queries = b->c, .gate = b->acc, .decay = b->den, .w = b->w, .ldw = b->ldt});
+    return (struct kernel_cost){2 * TRIANGLE(b), BYTES(b->c * b->c)};
+}
+KERNEL(finish)
+{
+    const struct ARGS(finish) args = {0, (T)1e-6, (T)1e-3};
+    b->k->finish(b->c, &args, b->den);
+    return (struct kernel_cost){(double)b->c, BYTES(2 * b->c)};
+}
+KERNEL(scale_rows)
+{
+    const ptrdiff_t dv = (ptrdiff_t)b->dv;
+    b->k->scale_rows(b->c, b->dv, b->weight, 0, b->srcv, dv, b->dst, dv);
+    return (struct kernel_cost){(double)(b->c * b->dv), BYTES(2 * b->c * b->dv)};
 }
 KERNEL(merge)
 {

@@ -2,6 +2,13 @@
 /* What kernels with many operands take, by name, for one arithmetic type T: ARGS(name) makes the
  * name of the struct. kernels.def, products.def and pairs.def have the contracts. */
 
+/* What numerators are divided by, where that is not just their denominator den: 1 if sum is set,
+ * else den + add unless add is 0, of that max(|.|, floor) unless floor is 0. */
+struct ARGS(finish) {
+    int sum;
+    T add, floor;
+};
+
 /* Features f0 .. f1-1 of `tokens` tokens. */
 struct ARGS(psi) {
     const struct tsa_monomials *mono;
@@ -94,6 +101,26 @@ struct ARGS(window) {
     size_t queries;
 };
 
+struct ARGS(gate_weights) {
+    size_t keys, queries;
+    ptrdiff_t diag; /* window position of the first query */
+    const T *gate;  /* [queries] */
+    T *decay;       /* [keys] */
+    T *w;           /* [keys][ldw] */
+    ptrdiff_t ldw;
+};
+
+struct ARGS(transpose) {
+    size_t features, tokens;
+    const T *in;
+    ptrdiff_t ldi;
+    const T *weight; /* [tokens], or NULL: ones */
+    T *sum;          /* or NULL */
+    int first;
+    T *out; /* or NULL */
+    ptrdiff_t ldo;
+};
+
 struct ARGS(decode_heads) {
     struct ARGS(decode_state) state; /* columns: those of the outputs */
     const T *w;
@@ -102,6 +129,8 @@ struct ARGS(decode_heads) {
     const T *const *v;
     ptrdiff_t ldv;
     T *const *dst;
+    const T *decay;                    /* [heads], or NULL */
+    const struct ARGS(finish) *finish; /* NULL: divided by den */
 };
 
 struct ARGS(softmax_weights) {

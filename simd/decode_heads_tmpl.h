@@ -39,6 +39,19 @@ TSA_INLINE void heads_window(const int heads, const int nv, const int shared, co
         }
 }
 
+TSA_INLINE void heads_decay(const int heads, const int nv, const int with_den, const T *decay,
+                            struct heads_sums *at)
+{
+    TSA_UNROLL
+    for (int r = 0; r < heads; r++) {
+        TSA_UNROLL
+        for (int c = 0; c < nv; c++)
+            at->acc[r][c] = v_mul(at->acc[r][c], v_set1(decay[r]));
+        if (with_den)
+            at->den[r] = at->den[r] * decay[r];
+    }
+}
+
 TSA_INLINE void decode_heads_tile(const int heads, const int nv, const int shared,
                                   const int with_den, const struct ARGS(decode_heads) *q,
                                   size_t col)
@@ -46,11 +59,13 @@ TSA_INLINE void decode_heads_tile(const int heads, const int nv, const int share
     struct heads_sums at;
     heads_begin(heads, nv, with_den, &q->state, col, &at);
     heads_features(heads, nv, shared, with_den, &q->state, col, &at);
+    if (q->decay)
+        heads_decay(heads, nv, with_den, q->decay, &at);
     heads_window(heads, nv, shared, with_den, q, col, &at);
     const size_t left = q->state.columns - col;
     TSA_UNROLL
     for (int r = 0; r < heads; r++) {
-        const V den = v_set1(at.den[r]);
+        const V den = v_set1(q->finish ? finish_one(q->finish, at.den[r]) : at.den[r]);
         T *dst = q->dst[r] + col;
         TSA_UNROLL
         for (int c = 0; c < nv; c++) {
@@ -97,6 +112,8 @@ static void decode_heads(const struct ARGS(decode_heads) *a)
         q.keys += r;
         q.v += r;
         q.dst += r;
+        if (q.decay)
+            q.decay += r;
         for (size_t c = 0, nv; c < vectors; c += nv) {
             nv = vectors - c < widest ? vectors - c : widest;
             decode_heads_table[n > 1 && same > 1][n][nv](&q, c * VL);

@@ -6,6 +6,7 @@
 #define O V
 #define O_TOKENS TSA_TILE_TOKENS
 #define o_load v_load
+#define o_from(x) (x)
 #define o_set1 v_set1
 #define o_fma v_fma
 #define o_fma1 s_fma
@@ -21,10 +22,12 @@
 #include "query_tmpl.h"
 #include "update_tmpl.h"
 #include "transpose_tmpl.h"
+#include "gates_tmpl.h"
 #include "fold_tmpl.h"
 #include "exp_tmpl.h"
 #include "scores_tmpl.h"
 #include "window_tmpl.h"
+#include "finish_tmpl.h"
 #include "decode_scores_tmpl.h"
 #include "decode_step_tmpl.h"
 #include "decode_heads_tmpl.h"

@@ -6,7 +6,7 @@
  * The templates of products are those of f32 with other operands: pairs in an element's place. For
  * these the unit has
  *   O                what o_fma multiplies, a vector of pairs
- *   o_load, o_set1   of pairs in memory; of one pair in all lanes
+ *   o_load, o_set1   of pairs in memory; of one pair in all lanes; o_from(x): of a V of pairs
  *   o_fma(a, b, c)   fma(a.even, b.even, fma(a.odd, b.odd, c)); o_fma1 of one lane
  *   o_count(x, sum)  o_fma of the pairs x with pairs of ones
  *   v_pair           as in v_scalar.h; v_pair_columns(a, b) of neighbouring lanes of a, then b */

@@ -5,7 +5,7 @@ TSA_CORE_SOURCES += simd/isa.c
 EXTRA_DIST += simd/args_tmpl.h simd/decode_heads_tmpl.h simd/decode_scores_tmpl.h simd/decode_state_tmpl.h simd/decode_step_tmpl.h \
 	simd/element_tmpl.h \
 	simd/elements_tmpl.h simd/exp_tmpl.h simd/f32.h simd/f64.h \
-	simd/features_tmpl.h simd/fold_tmpl.h simd/half_tmpl.h simd/kernels.def simd/kernels.h \
+	simd/features_tmpl.h simd/finish_tmpl.h simd/fold_tmpl.h simd/gates_tmpl.h simd/half_tmpl.h simd/kernels.def simd/kernels.h \
 	simd/pairs.def simd/pairs_tmpl.h simd/products.def simd/psi_pairs_tmpl.h simd/psi_tmpl.h \
 	simd/psi_walk_tmpl.h simd/query_tmpl.h simd/round_tmpl.h simd/rows_tmpl.h simd/scores_tmpl.h \
 	simd/softmax_decode_tmpl.h simd/softmax_row_tmpl.h simd/softmax_tmpl.h simd/tile_tmpl.h \

@@ -1,20 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Scratch transposed, and its rows added up: lanes = tokens become lanes = monomials. */
 
-struct transpose_args {
-    size_t features, tokens;
-    const T *in;
-    ptrdiff_t ldi;
-    T *sum;
-    int first;
-    T *out;
-    ptrdiff_t ldo;
-};
-
 /* Squares of VL by VL are transposed in registers, so that the chains of VL rows go on together. */
-TSA_INLINE void transpose_squares(const int add, const int store, const struct transpose_args *args)
+TSA_INLINE void transpose_squares(const int add, const int weighted, const int store,
+                                  const struct ARGS(transpose) *args)
 {
-    const struct transpose_args a = *args;
+    const struct ARGS(transpose) a = *args;
     const T *in = a.in;
     for (size_t r = 0; r < a.features; r += VL, in += VL * a.ldi) {
         const size_t n = a.features - r < VL ? a.features - r : VL;
@@ -29,7 +20,8 @@ TSA_INLINE void transpose_squares(const int add, const int store, const struct t
             TSA_UNROLL
             for (int j = 0; j < VL; j++) {
                 if (add)
-                    s = o_count(x[j], s);
+                    s = weighted ? o_fma(o_from(x[j]), o_set1(a.weight[c + (size_t)j]), s)
+                                 : o_count(x[j], s);
                 if (store)
                     v_store(a.out + ((ptrdiff_t)c + j) * a.ldo + r, x[j]);
             }
@@ -41,7 +33,8 @@ TSA_INLINE void transpose_squares(const int add, const int store, const struct t
             v_transpose(x);
             for (size_t j = 0; j < a.tokens - c; j++) {
                 if (add)
-                    s = o_count(x[j], s);
+                    s = weighted ? o_fma(o_from(x[j]), o_set1(a.weight[c + j]), s)
+                                 : o_count(x[j], s);
                 if (store)
                     v_store(a.out + (ptrdiff_t)(c + j) * a.ldo + r, x[j]);
             }
@@ -51,14 +44,16 @@ TSA_INLINE void transpose_squares(const int add, const int store, const struct t
     }
 }
 
-static void transpose(size_t features, size_t tokens, const T *in, ptrdiff_t ldi, T *sum, int first,
-                      T *out, ptrdiff_t ldo)
+static void transpose(const struct ARGS(transpose) *args)
 {
-    const struct transpose_args a = {features, tokens, in, ldi, sum, first, out, ldo};
-    if (sum && out)
-        transpose_squares(1, 1, &a);
-    else if (sum)
-        transpose_squares(1, 0, &a);
+    if (args->sum && args->weight && args->out)
+        transpose_squares(1, 1, 1, args);
+    else if (args->sum && args->weight)
+        transpose_squares(1, 1, 0, args);
+    else if (args->sum && args->out)
+        transpose_squares(1, 0, 1, args);
+    else if (args->sum)
+        transpose_squares(1, 0, 0, args);
     else
-        transpose_squares(0, 1, &a);
+        transpose_squares(0, 0, 1, args);
 }

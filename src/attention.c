@@ -106,6 +106,10 @@ static enum tsa_status run_batch(enum tsa_operation operation, const struct tsa_
     if (tsa_call_has_keys(&call)) {
         call.k = &batch->k;
         call.v = &batch->v;
+        if (plan->gate != TSA_GATE_NONE) {
+            call.gate = &batch->gate;
+            call.value_gate = &batch->value_gate;
+        }
     }
     return run(&call, ws, err);
 }

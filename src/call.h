@@ -23,7 +23,8 @@ struct tsa_call {
     const int64_t *slots;   /* indices into states and batches, or NULL */
     size_t keys;            /* softmax */
     int causal;             /* softmax */
-    const struct tsa_tensor *q, *k, *v, *o; /* NULL where the operation has none */
+    const struct tsa_tensor *q, *k, *v, *o;     /* NULL where the operation has none */
+    const struct tsa_tensor *gate, *value_gate; /* NULL where the plan has no gates */
     struct tsa_team team;
     size_t together;       /* elements of scratch for items on which the whole team works */
     size_t *order, *loads; /* [TSA_LONG_ITEMS x threads], [threads]: scratch of the schedule */
@@ -83,6 +84,12 @@ struct tsa_engine {
     void (*open_window)(const struct tsa_plan *plan, const struct tsa_section *s, void *scratch);
     void (*fold_open_window)(const struct tsa_plan *plan, const struct tsa_section *s,
                              const struct tsa_rows *rows, struct tsa_range f, void *scratch);
+    /* Of plans with gates, before merge_rows: rows of a section, and then its window, forget by the
+     * gates of a later one. */
+    void (*decay_rows)(const struct tsa_plan *plan, size_t count, const struct tsa_rows *rows,
+                       const struct tsa_section *s, const struct tsa_section *later);
+    void (*merge_gates)(const struct tsa_plan *plan, const struct tsa_section *s,
+                        const struct tsa_section *later);
     /* to += from, which may be the same. */
     void (*merge_rows)(const struct tsa_plan *plan, size_t count, const struct tsa_rows *to,
                        const struct tsa_rows *from);

@@ -39,10 +39,22 @@ static enum tsa_status check_version(const struct tsa_batch *batch, struct tsa_e
     for (size_t i = 0; i < sizeof batch->reserved / sizeof *batch->reserved; i++)
         if (batch->reserved[i])
             return tsa_fail(err, TSA_EINVAL, "reserved", "reserved[%zu] is not NULL", i);
-    if (batch->gate.data || batch->value_gate.data) {
-        const char *name = batch->gate.data ? "gate" : "value_gate";
-        return tsa_fail(err, TSA_EUNSUPPORTED, name, "%s: this version has no gates", name);
-    }
+    return TSA_OK;
+}
+
+/* Gates go with a plan that has them, where keys are. */
+static enum tsa_status check_gates(enum tsa_operation operation, const struct tsa_plan *plan,
+                                   const struct tsa_batch *batch, struct tsa_error *err)
+{
+    const char *name = batch->gate.data ? "gate" : "value_gate";
+    if (plan->gate == TSA_GATE_NONE && (batch->gate.data || batch->value_gate.data))
+        return tsa_fail(err, TSA_EINVAL, name, "%s is given, but the plan has no gates", name);
+    const struct tsa_tensor *const gates[] = {&batch->gate, &batch->value_gate};
+    for (int i = 0; i < 2 && operation != TSA_QUERY; i++)
+        if (gates[i]->data && gates[i]->dtype != TSA_F32 && gates[i]->dtype != TSA_F64)
+            return tsa_fail(err, TSA_EINVAL, i ? "value_gate" : "gate",
+                            "%s: dtype is %d, wanted TSA_F32 (1) or TSA_F64 (2)",
+                            i ? "value_gate" : "gate", (int)gates[i]->dtype);
     return TSA_OK;
 }
 
@@ -53,7 +65,9 @@ enum tsa_status tsa_check_batch(enum tsa_operation operation, const struct tsa_p
         return tsa_fail(err, TSA_EINVAL, "plan", "plan is NULL");
     if (!batch)
         return tsa_fail(err, TSA_EINVAL, "batch", "batch is NULL");
-    const enum tsa_status status = check_version(batch, err);
+    enum tsa_status status = check_version(batch, err);
+    if (status == TSA_OK)
+        status = check_gates(operation, plan, batch, err);
     if (status != TSA_OK)
         return status;
     if (batch->offsets && batch->lengths)
@@ -236,6 +250,9 @@ static enum tsa_status check_tensors(const struct tsa_call *call, struct tsa_err
         {asks, {call->q, "q", batch, p->heads, queries, p->d, false}},
         {tells, {call->k, "k", batch, p->kv_heads, keys, p->d, false}},
         {tells, {call->v, "v", batch, p->kv_heads, keys, p->dv, false}},
+        {call->gate, {call->gate, "gate", batch, p->kv_heads, keys, 1, false}},
+        {call->value_gate && call->value_gate->data,
+         {call->value_gate, "value_gate", batch, p->kv_heads, keys, 1, false}},
         {asks, {call->o, "o", batch, p->heads, queries, p->dv, true}},
     };
     enum tsa_status status = TSA_OK;
@@ -248,11 +265,12 @@ static enum tsa_status check_tensors(const struct tsa_call *call, struct tsa_err
 /* Equal data pointers always overlap; other overlaps are the caller's to avoid. */
 static enum tsa_status check_overlap(const struct tsa_call *call, struct tsa_error *err)
 {
-    const struct tsa_tensor *const inputs[] = {call->q, call->k, call->v};
-    static const char *const names[] = {"q", "k", "v"};
+    const struct tsa_tensor *const inputs[] = {call->q, call->k, call->v, call->gate,
+                                               call->value_gate};
+    static const char *const names[] = {"q", "k", "v", "gate", "value_gate"};
     if (!call->o || !call->o->data || call->batch == 0 || call->tokens == 0)
         return TSA_OK;
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 5; i++)
         if (inputs[i] && inputs[i]->data == call->o->data)
             return tsa_fail(err, TSA_EINVAL, "o", "o overlaps %s", names[i]);
     return TSA_OK;

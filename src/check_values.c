@@ -133,6 +133,13 @@ static bool find_nonfinite(const struct tsa_call *call, const struct input *in, 
     return false;
 }
 
+/* What gates multiply the value of a token with, at most. */
+static double value_gate(const struct tsa_call *call, size_t b, size_t h, size_t t)
+{
+    const struct input in = {call->value_gate, "value_gate", call->plan->kv_heads, 1, 0};
+    return in.x && in.x->data ? larger(1, element(call, &in, b, h, t, 0)) : 1;
+}
+
 static bool find_key_overflow(const struct tsa_call *call, const struct limits *l,
                               const struct input *keys, const struct input *values,
                               struct tsa_error *err)
@@ -142,7 +149,8 @@ static bool find_key_overflow(const struct tsa_call *call, const struct limits *
         for (size_t h = 0; h < plan->kv_heads; h++)
             for (size_t t = 0; t < tsa_call_tokens(call, b); t++) {
                 const double k = token_absmax(call, keys, b, h, t);
-                const double v = token_absmax(call, values, b, h, t);
+                const double v =
+                    larger(1, token_absmax(call, values, b, h, t)) * value_gate(call, b, h, t);
                 if (!key_overflows(plan, l, k, v))
                     continue;
                 const bool key = key_overflows(plan, l, k, 1); /* else the value is to blame */
@@ -276,6 +284,32 @@ static double tensor_absmax(const struct tsa_call *call, const struct input *in,
     return most;
 }
 
+/* Gates within [0, 1], value gates finite and not negative; *largest of the latter, or 1. */
+static enum tsa_status check_gates(const struct tsa_call *call, const struct input *in, double most,
+                                   double *largest, struct tsa_error *err)
+{
+    *largest = 1;
+    if (!in->x || !in->x->data)
+        return TSA_OK;
+    for (size_t b = 0; b < call->batch; b++)
+        for (size_t h = 0; h < in->heads; h++)
+            for (size_t t = 0; t < tsa_call_tokens(call, b); t++) {
+                const double g = element(call, in, b, h, t, 0);
+                *largest = larger(*largest, g);
+                if (g >= 0 && g <= most)
+                    continue;
+                char number[TSA_NUMBER_TEXT];
+                const enum tsa_status status = isfinite(g) ? TSA_EINVAL : TSA_ENONFINITE;
+                tsa_fail(err, status, in->name,
+                         "%s is %s at sequence %zu, head %zu, token %zu; wanted 0 to %s", in->name,
+                         tsa_number_text(number, g, 6), tsa_call_slot(call, b), h, t,
+                         most == 1 ? "1" : "the largest finite number of the dtype");
+                place(call, err, b, h, t, -1);
+                return status;
+            }
+    return TSA_OK;
+}
+
 enum tsa_status tsa_check_values(const struct tsa_call *call, struct tsa_error *err)
 {
     const struct tsa_plan *plan = call->plan;
@@ -294,7 +328,15 @@ enum tsa_status tsa_check_values(const struct tsa_call *call, struct tsa_error *
         const double v = tensor_absmax(call, &values, l.largest);
         if (!(v <= l.largest) && find_nonfinite(call, &values, l.largest, err))
             return TSA_ENONFINITE;
-        if (taylor && key_overflows(plan, &l, k, v) &&
+        const struct input gates = {call->gate, "gate", plan->kv_heads, 1, 0};
+        const struct input value_gates = {call->value_gate, "value_gate", plan->kv_heads, 1, 0};
+        double i;
+        enum tsa_status status = check_gates(call, &gates, 1, &i, err);
+        if (status == TSA_OK)
+            status = check_gates(call, &value_gates, l.largest, &i, err);
+        if (status != TSA_OK)
+            return status;
+        if (taylor && key_overflows(plan, &l, k, larger(1, v) * i) &&
             find_key_overflow(call, &l, &keys, &values, err))
             return TSA_EOVERFLOW;
     }

@@ -13,5 +13,6 @@
 #define PRODUCTS struct tsa_products_f32
 #define KERNELS(plan) ((plan)->isa->f32)
 #define PAIR_KERNELS(plan) ((plan)->pair_kernels)
+#define FINISH(plan) (&(plan)->finish_f32)
 #define ENGINE tsa_engine_f32
 #include "engine_tmpl.h"

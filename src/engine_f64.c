@@ -14,5 +14,6 @@
 #define KERNELS(plan) ((plan)->isa->f64)
 #define PAIR_KERNELS(plan)                                                                         \
     ((const struct tsa_pair_kernels_f64 *)(const void *)(plan)->pair_kernels) /* for no plan */
+#define FINISH(plan) (&(plan)->finish_f64)
 #define ENGINE tsa_engine_f64
 #include "engine_tmpl.h"

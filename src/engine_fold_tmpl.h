@@ -10,6 +10,12 @@ static T *v_pairs_at(const struct context *x, size_t t)
            t / 2 * (plan->transpose_update ? plan->dv : plan->layout.ldv);
 }
 
+/* The decay of its keys in pairs. */
+static T *decay_pairs_at(const struct context *x, size_t t)
+{
+    return x->scratch + x->plan->scratch.decay_pairs + t / 2;
+}
+
 /* Lower monomials of the keys of a window, and its values as the updates want them. Pairs of an odd
  * number of tokens end with a key of zeros: pack_v has put it there, as no full window is odd. */
 static void key_base(const struct context *x, const struct window *w)
@@ -29,6 +35,8 @@ static void key_base(const struct context *x, const struct window *w)
             KERNELS(plan)->pack_t(n, plan->dv, v, w->ldv, 0, 1, vt, TSA_TILE_TOKENS);
         if (!pairs)
             continue;
+        if (w->decay)
+            PAIR_KERNELS(plan)->pair_cols(1, n, w->decay + t, 0, decay_pairs_at(x, t), 0);
         if (plan->transpose_update)
             PAIR_KERNELS(plan)->pair_cols(plan->dv, n, vt, TSA_TILE_TOKENS, v_pairs_at(x, t),
                                           PAIR_TOKENS);
@@ -44,6 +52,7 @@ struct keys {
     bool first, last; /* tile of the window? */
     const T *phi, *v;
     ptrdiff_t ldv;
+    const T *decay; /* of windows with gates, else NULL */
 };
 
 /* The keys of the tile of a window that starts at token t: their features f, and the chain over
@@ -70,7 +79,8 @@ static struct keys key_features(const struct context *x, const struct window *w,
                      t + n == w->n,
                      features_in_place(plan, base, f),
                      w->v + (ptrdiff_t)t * w->ldv,
-                     w->ldv};
+                     w->ldv,
+                     w->decay ? w->decay + t : NULL};
     if (plan->transpose_update)
         k.v = x->scratch + r->vt + t * plan->dv;
     if (f.f0 >= plan->high) {
@@ -78,6 +88,7 @@ static struct keys key_features(const struct context *x, const struct window *w,
         k.phi = phi;
         k.v = v_pairs_at(x, t);
         k.ldv = (ptrdiff_t)plan->layout.ldv;
+        k.decay = w->decay ? decay_pairs_at(x, t) : NULL;
         of.tokens = 2 * k.steps;
         of.ldp = PAIR_TOKENS;
         PAIR_KERNELS(plan)->phi_pairs(&of);
@@ -87,8 +98,15 @@ static struct keys key_features(const struct context *x, const struct window *w,
         KERNELS(plan)->psi_t(&of);
         k.phi = phi;
     }
-    products->transpose(f.f1 - f.f0, k.steps, k.phi, of.ldp, ones, k.first, transposed,
-                        (ptrdiff_t)plan->block);
+    products->transpose(&(const struct ARGS(transpose)){.features = f.f1 - f.f0,
+                                                        .tokens = k.steps,
+                                                        .in = k.phi,
+                                                        .ldi = of.ldp,
+                                                        .weight = k.decay,
+                                                        .sum = ones,
+                                                        .first = k.first,
+                                                        .out = transposed,
+                                                        .ldo = (ptrdiff_t)plan->block});
     return k;
 }
 
@@ -129,7 +147,12 @@ static void update_tile(const struct context *x, const struct keys *k, struct ts
     if (k->last) {
         /* whole rows, whose padding is zero */
         memset(sums + (ptrdiff_t)plan->dv * block, 0, (ldv - plan->dv) * plan->block * sizeof(T));
-        KERNELS(plan)->products.transpose(ldv, features, sums, block, NULL, 0, local.at, local.ld);
+        KERNELS(plan)->products.transpose(&(const struct ARGS(transpose)){.features = ldv,
+                                                                          .tokens = features,
+                                                                          .in = sums,
+                                                                          .ldi = block,
+                                                                          .out = local.at,
+                                                                          .ldo = local.ld});
     }
 }
 
@@ -148,6 +171,8 @@ static void fold_block(const struct context *x, const struct window *w, const st
         local = (struct matrix){x->scratch + r->local, (ptrdiff_t)ldv};
         ones = x->scratch + r->ones;
     }
+    if (s->lo && w->e != 1 && !plan->transpose_update)
+        KERNELS(plan)->decay(features * ldv, w->e, s->hi, s->lo);
     for (size_t t = 0; t < w->n; t += TSA_TILE_TOKENS) {
         const struct keys k = key_features(x, w, t, f, ones);
         if (s->lo && k.last && !plan->transpose_update)
@@ -169,9 +194,9 @@ static void fold_block(const struct context *x, const struct window *w, const st
             update_tile(x, &k, f, local, prefetch);
     }
     if (s->lo)
-        KERNELS(plan)->fold(features, s->ones_hi, s->ones_lo, ones, NULL);
+        KERNELS(plan)->fold(features, s->ones_hi, s->ones_lo, w->e, ones, NULL);
     if (s->lo && plan->transpose_update) {
-        KERNELS(plan)->fold(features * ldv, s->hi, s->lo, local.at, NULL);
+        KERNELS(plan)->fold(features * ldv, s->hi, s->lo, w->e, local.at, NULL);
         if (s->hi_pairs)
             PAIR_KERNELS(plan)->pair_rows(features, ldv, s->hi, s->ld, s->hi_pairs, s->ld);
     }
@@ -186,10 +211,11 @@ static void fold_part(const struct context *x, const struct kv_head *kv, size_t 
     size_t i = blocks * part / parts;
     if (i == end)
         return;
-    key_base(x, &kv->window);
+    const struct window w = window_to_fold(x, &kv->window, kv->window.n);
+    key_base(x, &w);
     for (; i < end; i++) {
         const struct tsa_range f = tsa_block_at(x->plan, i);
         const struct sums block = sums_from(x->plan, &kv->sums, f.f0);
-        fold_block(x, &kv->window, &block, f, NULL);
+        fold_block(x, &w, &block, f, NULL);
     }
 }

@@ -33,8 +33,9 @@ static void chunk_outputs(const struct context *x, const struct kv_head *kv, con
     struct tsa_prefetch prefetch;
     if (!tsa_call_has_queries(x->call)) {
         if (full) {
+            const struct window folded = window_to_fold(x, w, w->n - n);
             prefetch_chunk(x->call, &kv->item, &job, &prefetch);
-            fold_window(x, &kv->sums, w, &prefetch);
+            fold_window(x, &kv->sums, &folded, &prefetch);
         }
         return;
     }
@@ -64,6 +65,7 @@ static void prefill_item(const struct context *x, size_t index)
         chunk_outputs(x, &kv, &w, t, n);
         const bool full = w.n == plan->chunk;
         kv.window.n = full ? 0 : w.n;
+        kv.window.e = 1;
         kv.sums.folded |= full;
     }
     if (!kv.sums.hi_pairs && tsa_item_folds(x->call, &kv.item))

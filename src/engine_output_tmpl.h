@@ -26,7 +26,47 @@ struct sight {
     bool causal;
     size_t seen;
     bool first; /* no sums were read before */
+    T e;        /* decay of the sums so far */
 };
+
+/* Queries that see the first `seen` tokens of a window, or from there on one more each. */
+static struct sight sight_of(const struct context *x, const struct sums *s, const struct window *w,
+                             bool causal, size_t seen)
+{
+    if (w->decay)
+        memcpy(x->scratch + x->plan->scratch.decay_pass, w->decay, w->n * sizeof(T));
+    return (struct sight){w, causal, seen, !s->folded, w->e};
+}
+
+/* The decay of the sums for each of m queries; *e goes on to the last of them. */
+static void decay_of_sums(const struct context *x, struct sight *s, size_t m)
+{
+    T *decay = x->scratch + x->plan->scratch.decay_sums;
+    for (size_t t = 0; t < m; t++) {
+        if (s->causal)
+            s->e = s->e * s->w->gate[s->seen + t];
+        decay[t] = s->e;
+    }
+}
+
+/* The weights of n queries that see keys of the window times the decay of these; from token t of a
+ * pass on. */
+static void decay_weights(const struct context *x, const struct sight *s, size_t keys, size_t n,
+                          size_t diag, T *weights)
+{
+    T *decay = x->scratch + x->plan->scratch.decay_run;
+    if (s->causal)
+        KERNELS(x->plan)->gate_weights(&(const struct ARGS(gate_weights)){.keys = keys,
+                                                                          .queries = n,
+                                                                          .diag = (ptrdiff_t)diag,
+                                                                          .gate = s->w->gate + diag,
+                                                                          .decay = decay,
+                                                                          .w = weights,
+                                                                          .ldw = TSA_TILE_TOKENS});
+    else
+        KERNELS(x->plan)->scale_rows(keys, n, decay, 1, weights, TSA_TILE_TOKENS, weights,
+                                     TSA_TILE_TOKENS);
+}
 
 /* Outputs of m packed queries of one head from the window, after the sums. */
 static void window_outputs(const struct context *x, const struct queries *q, const T *coef,
@@ -41,8 +81,13 @@ static void window_outputs(const struct context *x, const struct queries *q, con
         T *acc = q->acc + (ptrdiff_t)t * lda;
         if (plan->transpose_query && !s->first) {
             T *rows = x->scratch + plan->scratch.local;
-            KERNELS(plan)->products.transpose(plan->dv, n, acc, TSA_TILE_TOKENS, NULL, 0, rows,
-                                              lda);
+            KERNELS(plan)->products.transpose(
+                &(const struct ARGS(transpose)){.features = plan->dv,
+                                                .tokens = n,
+                                                .in = acc,
+                                                .ldi = TSA_TILE_TOKENS,
+                                                .out = rows,
+                                                .ldo = lda});
             acc = rows;
         }
         const size_t diag = s->causal ? s->seen + t : s->seen, keys = s->causal ? diag + n : diag;
@@ -58,8 +103,15 @@ static void window_outputs(const struct context *x, const struct queries *q, con
                                                            .w = weights,
                                                            .ldw = TSA_TILE_TOKENS,
                                                            .diag = (ptrdiff_t)diag});
+        const T *decay = w->decay ? x->scratch + plan->scratch.decay_sums + t : NULL;
+        if (decay)
+            decay_weights(x, s, keys, n, diag, weights);
+        if (decay && !s->first)
+            KERNELS(plan)->multiply(n, decay, q->den + t);
         KERNELS(plan)->window_ones(keys, n, weights, TSA_TILE_TOKENS, (ptrdiff_t)diag, q->den + t,
                                    s->first);
+        if (plan->finishes)
+            KERNELS(plan)->finish(n, FINISH(plan), q->den + t);
         KERNELS(plan)->window(&(const struct ARGS(window)){.queries = n,
                                                            .columns = plan->dv,
                                                            .keys = keys,
@@ -71,26 +123,47 @@ static void window_outputs(const struct context *x, const struct queries *q, con
                                                            .acc = acc,
                                                            .lda = lda,
                                                            .first = s->first,
+                                                           .shrink = decay,
                                                            .den = q->den + t,
                                                            .dst = dst.at + (ptrdiff_t)t * dst.ld,
                                                            .stride = dst.ld});
     }
 }
 
-/* The outputs of the queries of a pass, which are behind the sums. */
+/* Outputs are multiplied by a factor that is not 1. */
+static void scale_outputs(const struct tsa_plan *plan, size_t rows, size_t columns,
+                          struct matrix dst)
+{
+    const T factor = (T)plan->output_scale;
+    if (factor != 1)
+        KERNELS(plan)->scale_rows(rows, columns, &factor, 0, dst.at, dst.ld, dst.at, dst.ld);
+}
+
+/* The outputs of the queries of a pass, which are behind the sums. What they see goes on. */
 static void write_outputs(const struct context *x, size_t b, size_t t, const struct pass *p,
-                          const struct sight *sight)
+                          struct sight *sight)
 {
     const struct tsa_plan *plan = x->plan;
     const struct tsa_tensor *o = x->call->o;
+    const struct window *w = sight->w;
     T *buffer = x->scratch + plan->scratch.rows;
+    T *pass = x->scratch + plan->scratch.decay_pass, *run = x->scratch + plan->scratch.decay_run;
+    if (w->decay)
+        decay_of_sums(x, sight, p->m);
     for (size_t i = 0; i < p->heads; i++) {
+        if (w->decay)
+            memcpy(run, pass, w->n * sizeof(T));
         const struct rows r = {b, p->h0 + i, t, p->m};
         const struct queries q = queries_of_head(plan, &p->queries, i);
-        window_outputs(x, &q, coefficients_of(plan, r.h).coef, sight, p->m,
-                       rows_out(plan, o, &r, buffer));
+        const struct matrix dst = rows_out(plan, o, &r, buffer);
+        window_outputs(x, &q, coefficients_of(plan, r.h).coef, sight, p->m, dst);
+        scale_outputs(plan, p->m, plan->dv, dst);
         rows_out_done(plan, o, &r, 0, plan->dv, buffer);
     }
+    if (w->decay)
+        memcpy(pass, run, w->n * sizeof(T));
+    if (sight->causal)
+        sight->seen += p->m;
 }
 
 /* Outputs of tokens r of `heads` query heads from r.h on: if causal the last tokens of the window,
@@ -106,7 +179,9 @@ static void outputs(const struct context *x, const struct sums *s, const struct 
 {
     const struct tsa_plan *plan = x->plan;
     const size_t n = job->r.n;
-    struct sight sight = {w, job->causal, job->causal ? w->n - n : w->n, !s->folded};
+    const size_t seen = job->causal ? w->n - n : w->n;
+    struct sight sight = sight_of(x, s, w, job->causal, seen);
+    struct window folded;
     struct pass pass = {.f = {0, plan->mono.total},
                         .h0 = job->r.h,
                         .heads = job->heads,
@@ -114,11 +189,12 @@ static void outputs(const struct context *x, const struct sums *s, const struct 
     for (size_t done = 0; done < n; done += pass.m) {
         const size_t left = n - done;
         pass.m = left < plan->scratch.queries ? left : plan->scratch.queries;
-        pass.fold = job->fold && pass.m == left ? w : NULL;
+        if (job->fold && pass.m == left) {
+            folded = window_to_fold(x, w, seen);
+            pass.fold = &folded;
+        }
         pack_queries(x, job->r.b, job->r.t + done, &pass);
         run_pass(x, s, &pass, prefetch);
         write_outputs(x, job->r.b, job->r.t + done, &pass, &sight);
-        if (job->causal)
-            sight.seen += pass.m;
     }
 }

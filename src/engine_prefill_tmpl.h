@@ -35,6 +35,9 @@ static void prefill_task(const struct context *x, size_t index)
 
 static void prefill(const struct tsa_call *call)
 {
+    const bool gates = call->plan->gate != TSA_GATE_NONE;
+    if (gates)
+        open_gates(call);
     if (tsa_is_decode(call)) {
         decode(call);
         return;
@@ -48,6 +51,8 @@ static void prefill(const struct tsa_call *call)
         for (size_t i = 0; i < s.together; i++)
             prefill_relay(&team, call->order[i]);
     run_tasks(&team, s.alone, s.alone + s.rest + s.singles, prefill_task);
+    if (gates)
+        run_tasks(&team, 0, call->batch * call->plan->kv_heads, close_task);
 }
 
 static void query(const struct tsa_call *call)

@@ -42,7 +42,14 @@ static struct kv_head stage_head(const struct tsa_call *call, const struct relay
     const bool folded = kv.sums.folded;
     T *own = relay_scratch(call) + tsa_relay_chunks(plan, call->team.threads) * plan->relay_chunk +
              stage * tsa_stage_elements(plan);
-    kv.window = (struct window){0, own, own + (l->v - l->kt), (ptrdiff_t)l->ldk, (ptrdiff_t)l->ldv};
+    const T e = kv.window.e;
+    const struct tsa_layout at = {.v = l->v - l->kt,
+                                  .ldk = l->ldk,
+                                  .ldv = l->ldv,
+                                  .decay = l->decay - l->kt,
+                                  .past = l->past > 0 ? l->past - l->kt : 0};
+    kv.window = section_window(own, &at, 0);
+    kv.window.e = e;
     kv.sums.hi_pairs = kv.sums.ones_pairs = NULL; /* stages share them */
     if (!plan->large)
         kv.sums = section_sums(own + (l->hi_pairs - l->kt), l);
@@ -93,9 +100,9 @@ static void relay_outputs(const struct context *x, const struct kv_head *kv, con
         const size_t more = plan->group - h;
         pass.heads = more < plan->scratch.heads ? more : plan->scratch.heads;
         pass.h0 = it->g * plan->group + h;
+        struct sight sight = sight_of(x, &kv->sums, w, true, w->n - n);
         for (size_t done = 0; done < n; done += pass.m) {
             const size_t left = n - done, at = h * plan->scratch.keys + done;
-            const struct sight sight = {w, true, w->n - n + done, !kv->sums.folded};
             pass.m = left < plan->scratch.queries ? left : plan->scratch.queries;
             pass.fold = pass.heads == more && pass.m == left ? all->fold : NULL;
             pass.queries.acc = all->queries.acc + at * plan->layout.ldv;
@@ -122,10 +129,15 @@ static void relay_chunk(const struct context *x, const struct relay *relay, size
         window_copy(x->plan, &kv.window, &relay->kv->window);
     }
     kv.sums.folded |= chunk > 0;
-    struct window w = kv.window;
+    struct window w = kv.window, folded;
+    if (chunk > 0)
+        w.e = 1;
     const bool in_place = read_in_place(call, &kv.item, &w, span.t, span.n);
     append(x, &kv.item, &w, span.t, span.n, in_place);
-    pass.fold = tsa_span_is_full(call, &span) ? &w : NULL;
+    if (tsa_span_is_full(call, &span)) {
+        folded = window_to_fold(x, &w, w.n - span.n);
+        pass.fold = &folded;
+    }
     relay_prefetch(x, relay, chunk + 1, &prefetch);
     if (tsa_call_has_queries(call)) {
         pass.queries = relay_queries(x, relay, chunk);

@@ -90,6 +90,7 @@ static void append(const struct context *x, const struct tsa_item *it, struct wi
     const int l2 = plan->normalize == TSA_NORMALIZE_L2;
     T *buffer = x->scratch + plan->scratch.rows;
     struct rows r = {it->b, it->g, t, 0};
+    append_gates(x->call, it, w, t, n);
     for (size_t left = n; left > 0; left -= r.n, r.t += r.n, w->n += r.n) {
         r.n = left < plan->scratch.queries ? left : plan->scratch.queries;
         const struct matrix k = rows_in(plan, x->call->k, &r, plan->d, buffer);
@@ -109,4 +110,9 @@ static void window_copy(const struct tsa_plan *plan, struct window *to, const st
         memcpy(to->kt + (ptrdiff_t)i * to->ldk, from->kt + (ptrdiff_t)i * from->ldk, n * sizeof(T));
     if (n > 0)
         memcpy(to->v, from->v, n * (size_t)to->ldv * sizeof(T));
+    if (n > 0 && to->decay) {
+        memcpy(to->decay, from->decay, n * sizeof(T));
+        memcpy(to->gate, from->gate, n * sizeof(T));
+        memcpy(to->value_gate, from->value_gate, n * sizeof(T));
+    }
 }

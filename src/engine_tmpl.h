@@ -11,6 +11,7 @@
 #include "tuning.h"
 
 #include "engine_views_tmpl.h"
+#include "engine_gates_tmpl.h"
 #include "engine_rows_tmpl.h"
 #include "engine_tiles_tmpl.h"
 #include "engine_prefetch_tmpl.h"
@@ -31,5 +32,7 @@ const struct tsa_engine ENGINE = {.prefill = prefill,
                                   .softmax = softmax,
                                   .open_window = open_window,
                                   .fold_open_window = fold_open_window,
+                                  .decay_rows = decay_rows,
+                                  .merge_gates = merge_gates,
                                   .merge_rows = merge_rows,
                                   .export_rows = export_rows};

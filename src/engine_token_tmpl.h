@@ -42,8 +42,10 @@ static void token_inputs(const struct context *x, const struct token *tokens, si
         const struct matrix v = rows_in(plan, call->v, &row, plan->dv, x->scratch + r->rows);
         for (size_t c = 0; c < plan->d; c++)
             w->kt[(ptrdiff_t)c * w->ldk + (ptrdiff_t)w->n] = keys[c];
+        append_gates(call, it, w, it->t, 1);
         KERNELS(plan)->pack_v(1, plan->dv, v.at, v.ld, w->v + (ptrdiff_t)w->n * w->ldv, w->ldv);
         w->n++;
+        advance_token(plan, w);
     }
 }
 
@@ -134,6 +136,7 @@ static void token_outputs(const struct context *x, const struct token *tokens, s
     const T *hi[TSA_TOKEN_ROWS], *ones[TSA_TOKEN_ROWS], *v[TSA_TOKEN_ROWS];
     T *dst[TSA_TOKEN_ROWS];
     size_t keys[TSA_TOKEN_ROWS];
+    T decay[TSA_TOKEN_ROWS];
     for (size_t i = 0; i < n; i++, q += r->ld_base) {
         const struct kv_head *kv = tokens[i].kv;
         const struct coefficients of = coefficients_of(plan, tokens[i].h);
@@ -148,6 +151,9 @@ static void token_outputs(const struct context *x, const struct token *tokens, s
             KERNELS(plan)->psi_k(&plan->mono, q, of.weight, psi + (ptrdiff_t)i * ldp);
         KERNELS(plan)->decode_scores(keys[i], plan->d, kv->window.kt, kv->window.ldk, q,
                                      plan->terms, of.coef, w + (ptrdiff_t)i * ldw);
+        decay[i] = kv->window.e;
+        if (kv->window.decay)
+            KERNELS(plan)->multiply(keys[i], kv->window.decay, w + (ptrdiff_t)i * ldw);
     }
     for (size_t i = 0, m; i < n; i += m) {
         const bool folded = sums[i]->folded, pairs = folded && plan->high < plan->mono.total;
@@ -173,11 +179,15 @@ static void token_outputs(const struct context *x, const struct token *tokens, s
             .state.lda = ldv,
             .state.den = x->scratch + r->den + i,
             .state.first = !pairs,
-            .dst = dst + i});
+            .dst = dst + i,
+            .decay = plan->gate != TSA_GATE_NONE ? decay + i : NULL,
+            .finish = plan->finishes ? FINISH(plan) : NULL});
     }
     for (size_t i = 0; i < n; i++) {
         const struct tsa_item *it = &tokens[i].kv->item;
         const struct rows row = {it->b, tokens[i].h, it->t, 1};
+        if (end > c.c0)
+            scale_outputs(plan, 1, end - c.c0, (struct matrix){dst[i], 0});
         rows_out_done(plan, x->call->o, &row, c.c0, end, x->scratch + r->rows + i * plan->dv);
     }
 }
@@ -208,7 +218,10 @@ static void token_heads(const struct context *x, struct kv_head *heads, size_t c
     for (size_t i = 0; tsa_call_has_keys(x->call) && i < count; i++)
         if (heads[i].window.n == plan->chunk) {
             const struct tsa_item *it = &heads[i].item;
-            fold_window(x, &heads[i].sums, &heads[i].window, NULL);
+            const struct window w = window_to_fold(x, &heads[i].window, plan->chunk);
+            fold_window(x, &heads[i].sums, &w, NULL);
+            if (w.past)
+                w.past[0] = 1;
             if (!heads[i].sums.hi_pairs)
                 tsa_state_round(plan, it->state, x->call->layer, it->g, 0, 1);
         }
@@ -271,10 +284,16 @@ static void decode_columns(const struct tsa_call *call)
     for (size_t i = 0; tsa_call_has_keys(call) && i < items; i++) {
         struct kv_head kv = kv_head_at(call, i);
         append(&x, &kv.item, &kv.window, kv.item.t, 1, false);
+        advance_token(call->plan, &kv.window);
     }
     run_tasks(call, 0, items * tsa_column_parts(call), column_task);
     if (tsa_call_has_keys(call)) {
         run_tasks(call, 0, items * call->team.threads, fold_task);
+        for (size_t i = 0; call->plan->gate != TSA_GATE_NONE && i < items; i++) {
+            const struct kv_head kv = kv_head_at(call, i);
+            if (kv.item.open + 1 == call->plan->chunk)
+                kv.window.past[0] = 1;
+        }
         round_items(call, &(const struct folded){.rounded = true}, items);
     }
 }

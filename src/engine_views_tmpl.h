@@ -66,6 +66,11 @@ struct window {
     size_t n; /* tokens */
     T *kt, *v;
     ptrdiff_t ldk, ldv;
+    /* Of plans with gates, else NULL: for each token its decay (D), its gate, and its value gate;
+     * and what the state keeps for all sums, the decay since the last fold (E) and the product of
+     * all gates (P). */
+    T *decay, *gate, *value_gate, *past;
+    T e; /* decay of the sums */
 };
 
 /* The parts of the section of a state, without what it keeps as pairs. */
@@ -79,8 +84,19 @@ static struct sums section_sums(T *section, const struct tsa_layout *l)
 }
 static struct window section_window(T *section, const struct tsa_layout *l, size_t n)
 {
-    return (struct window){n, section + l->kt, section + l->v, (ptrdiff_t)l->ldk,
-                           (ptrdiff_t)l->ldv};
+    struct window w = {.n = n,
+                       .kt = section + l->kt,
+                       .v = section + l->v,
+                       .ldk = (ptrdiff_t)l->ldk,
+                       .ldv = (ptrdiff_t)l->ldv,
+                       .e = 1};
+    if (l->past > 0) {
+        w.decay = section + l->decay;
+        w.gate = w.decay + l->ldk;
+        w.value_gate = w.gate + l->ldk;
+        w.past = section + l->past;
+    }
+    return w;
 }
 
 /* A kv head of a sequence at work. */
@@ -107,6 +123,8 @@ static void set_kv_head(struct kv_head *kv, const struct tsa_call *call, size_t 
     kv->sums = section_sums(section, l);
     kv->sums.folded = tsa_state_layer(s, call->layer)->tokens > kv->item.open;
     kv->window = section_window(section, l, kv->item.open);
+    if (kv->window.past)
+        kv->window.e = kv->window.past[0];
     /* in a state of more terms the partner of an odd last feature is not the padding */
     const bool padded = s->header.terms == plan->terms || (plan->mono.total - plan->high) % 2 == 0;
     if (s->header.pair_degree > 0 && s->header.pair_degree == plan->pair_degree && padded) {

@@ -31,8 +31,15 @@ static struct wave_chunk wave_chunk_at(const struct tsa_call *call, size_t index
                            .ones_hi = own + parts->ones,
                            .ld = (ptrdiff_t)plan->layout.ldv,
                            .folded = c.kv.sums.folded || j > 0};
-    c.window = (struct window){c.span.at + c.span.n, own + parts->kt, own + parts->v,
-                               (ptrdiff_t)plan->layout.ldk, (ptrdiff_t)plan->layout.ldv};
+    const struct tsa_layout l = {.kt = parts->kt,
+                                 .v = parts->v,
+                                 .ldk = plan->layout.ldk,
+                                 .ldv = plan->layout.ldv,
+                                 .decay = parts->decay,
+                                 .past = plan->layout.past > 0 ? parts->past : 0};
+    c.window = section_window(own, &l, c.span.at + c.span.n);
+    if (j == 0)
+        c.window.e = c.kv.window.e;
     return c;
 }
 
@@ -46,8 +53,12 @@ static void wave_local(const struct context *x, size_t task)
     if (c.span.at > 0) /* the tokens that were waiting */
         window_copy(x->plan, &c.window, &c.kv.window);
     append(x, &c.kv.item, &c.window, c.span.t, c.span.n, false);
-    if (c.window.n == x->plan->chunk)
-        fold_window(x, &c.sums, &c.window, NULL);
+    if (c.window.n == x->plan->chunk) {
+        const struct window folded = window_to_fold(x, &c.window, c.span.at);
+        fold_window(x, &c.sums, &folded, NULL);
+        if (c.window.past)
+            c.window.past[0] = folded.e;
+    }
 }
 
 /* Phase 2: fold the wave's chunks in order, for one block of features of one item. */
@@ -67,8 +78,9 @@ static void wave_fold(const struct context *x, size_t task)
         T *local = s->hi + (ptrdiff_t)f * s->ld, *ones = s->ones_hi + f;
         T *hi = all->hi + (ptrdiff_t)f * all->ld, *lo = all->lo + (ptrdiff_t)f * all->ld;
         if (tsa_span_is_full(x->call, &c.span)) {
-            KERNELS(plan)->fold(n * (size_t)s->ld, hi, lo, local, local);
-            KERNELS(plan)->fold(n, all->ones_hi + f, all->ones_lo + f, ones, ones);
+            const T e = c.window.past ? c.window.past[0] : 1;
+            KERNELS(plan)->fold(n * (size_t)s->ld, hi, lo, e, local, local);
+            KERNELS(plan)->fold(n, all->ones_hi + f, all->ones_lo + f, e, ones, ones);
         } else {
             memcpy(local, hi, n * (size_t)s->ld * sizeof(T));
             memcpy(ones, all->ones_hi + f, n * sizeof(T));

@@ -80,6 +80,8 @@ struct tsa_layout {
     size_t ldv, ldk; /* rows: value columns, and positions of the window, both padded */
     size_t high;     /* first feature that is also kept as pairs */
     size_t hi, lo, ones_hi, ones_lo, kt, v;
+    /* [3][ldk] and [2], if the plan has gates, else 0: struct window says what of */
+    size_t decay, past;
     /* hi and ones_hi of features high .. features-1, rounded to bf16 */
     size_t hi_pairs, ones_pairs;
     size_t section_elements; /* of all of this */
@@ -96,7 +98,8 @@ struct tsa_state_header { /* header of every state, then one tsa_layer_header pe
     uint64_t fold;   /* chunk of the plan that last wrote: open windows fold at this length */
     /* 0, or 1 + the lowest degree whose sums are also kept as pairs of bf16 */
     uint64_t pair_degree;
-    uint64_t reserved[3];
+    uint64_t gate; /* enum tsa_gate */
+    uint64_t reserved[2];
 };
 struct tsa_layer_header {
     uint64_t tokens; /* absorbed */
@@ -110,12 +113,13 @@ struct tsa_state {
 
 /* Valid sizes only: tsa_plan_create has refused the others by tsa_state_bytes_double. */
 void tsa_layout_init(struct tsa_layout *l, size_t d, size_t dv, size_t terms, size_t chunk,
-                     size_t elem, size_t pair_degree);
+                     size_t elem, size_t pair_degree, bool gated);
 /* The layout of a state that exists: its own chunk and terms, not those of a plan. */
 void tsa_state_layout(const struct tsa_state *s, struct tsa_layout *l);
 /* Bytes of a state in double, where no shape overflows; to judge a shape, not to allocate. */
+enum tsa_state_parts { TSA_STATE_PAIRS = 1, TSA_STATE_GATES = 2 };
 double tsa_state_bytes_double(size_t d, size_t dv, size_t terms, size_t chunk, size_t elem,
-                              size_t kv_heads, size_t layers, bool pairs);
+                              size_t kv_heads, size_t layers, unsigned parts);
 /* The exact bytes, once the estimate is known to be within the limit. */
 size_t tsa_state_bytes_exact(const struct tsa_layout *l, size_t elem, size_t kv_heads,
                              size_t layers);
@@ -200,18 +204,23 @@ struct tsa_scratch {
                                    [ldv][block] of local: only if the plan transposes its updates */
     size_t ones;                    /* [block]: their ones column */
     size_t v_pairs; /* [keys / 2][ldv], or [keys / tile][dv][tile / 2] if transposed */
-    size_t fold;    /* end of these; when states are merged, rows of blocks follow there */
+    /* Windows with gates, when they are folded: decay, in pairs too, and values times it */
+    size_t decay_end, decay_pairs, gated_v;
+    size_t fold; /* end of these; when states are merged, rows of blocks follow there */
     /* Queries: */
     size_t qbase;   /* [heads][queries / tile][1 + mono.rows][tile] or [token rows][ld_base]: packed
                        queries and their lower monomials */
     size_t acc;     /* [heads][queries][ldv], or [heads][queries / tile][dv][tile] if transposed */
     size_t den;     /* [heads][queries] */
     size_t weights; /* [chunk][TSA_TILE_TOKENS], or [token rows][chunk] for single tokens */
-    size_t token_keys;           /* [token rows][d, padded] */
-    size_t psi_pairs;            /* [token rows][ld_psi] */
-    size_t hi_pairs, ones_pairs; /* [block / 2][ldv], [block / 2] */
-    size_t rows;                 /* [queries][max(d, dv)]: rows of another dtype */
-    size_t block_rows;           /* elements of the sums of a block: hi, lo, ones_hi, ones_lo */
+    size_t decay_pass, decay_run; /* [chunk]: of a window as outputs advance, before a pass, and
+                                     for one head in it */
+    size_t decay_sums;            /* [queries]: of the sums */
+    size_t token_keys;            /* [token rows][d, padded] */
+    size_t psi_pairs;             /* [token rows][ld_psi] */
+    size_t hi_pairs, ones_pairs;  /* [block / 2][ldv], [block / 2] */
+    size_t rows;                  /* [queries][max(d, dv)]: rows of another dtype */
+    size_t block_rows;            /* elements of the sums of a block: hi, lo, ones_hi, ones_lo */
     struct tsa_softmax_scratch softmax;
     size_t total; /* elements */
 };
@@ -219,7 +228,7 @@ struct tsa_scratch {
 /* The memory of one chunk of a wave: its local sums, which become the prefix before it, and its
  * window. Offsets in elements of T. */
 struct tsa_wave_chunk {
-    size_t sums, ones, kt, v, total;
+    size_t sums, ones, kt, v, decay, past, total;
 };
 
 /* Fill scratch, wave_chunk, relay_chunk and large; false if the bytes do not fit in memory. */
@@ -260,6 +269,7 @@ struct tsa_plan {
     size_t d, dv, terms, heads, kv_heads, group, layers, chunk;
     enum tsa_dtype dtype;
     enum tsa_normalize normalize;
+    enum tsa_gate gate;
     unsigned flags;
     int threads;
     const char *threads_reason;
@@ -293,6 +303,10 @@ struct tsa_plan {
     double weight_max;          /* largest |weight| */
     bool unit_weights; /* two terms, weights of degree 1 are 1: packed queries are their psi */
     double scale_max;  /* largest 1/a */
+    bool finishes;     /* outputs are not just numerators over denominators */
+    struct TSA_ARGS_F32(finish) finish_f32;
+    struct TSA_ARGS_F64(finish) finish_f64;
+    double output_scale;
     struct tsa_allocator allocator;
     void (*execute)(void *user, size_t count, void (*function)(void *argument, size_t index),
                     void *argument); /* or NULL: OpenMP */

@@ -6,14 +6,17 @@
 #include "team.h"
 #include "measure.h"
 
+#include <float.h>
+#include <math.h>
 #include <string.h>
 
-/* Sizes of the options that a version can have: no earlier one had fewer bytes; a later one may
+/* Sizes of the options that a version can have: those of 0.1 ended before `gate`; a later one may
  * append whole fields, up to what means a struct that nobody initialised. */
 static bool is_options_size(size_t size)
 {
-    return size >= sizeof(struct tsa_options) && size <= 4096 &&
-           size % _Alignof(struct tsa_options) == 0;
+    const size_t first = offsetof(struct tsa_options, gate);
+    return size == first || (size >= sizeof(struct tsa_options) && size <= 4096 &&
+                             size % _Alignof(struct tsa_options) == 0);
 }
 
 static void set_defaults(struct tsa_options *options)
@@ -26,6 +29,7 @@ static void set_defaults(struct tsa_options *options)
     options->normalize = TSA_NORMALIZE_L2;
     options->temperature = 2;
     options->exact_degrees = 2;
+    options->output_scale = 1;
 }
 
 enum tsa_status tsa_options_init(struct tsa_options *options, size_t size)
@@ -37,7 +41,7 @@ enum tsa_status tsa_options_init(struct tsa_options *options, size_t size)
     defaults.size = size;
     /* What a newer caller has beyond our struct stays zero: tsa_plan_create refuses the rest. */
     memset(options, 0, size);
-    memcpy(options, &defaults, sizeof defaults);
+    memcpy(options, &defaults, size < sizeof defaults ? size : sizeof defaults);
     return TSA_OK;
 }
 
@@ -68,7 +72,8 @@ static enum tsa_status read_options(const struct tsa_options *given, struct tsa_
         tsa_error_numbers(err, (int64_t)sizeof *given, (int64_t)size);
         return status;
     }
-    memcpy(options, given, sizeof *options);
+    set_defaults(options);
+    memcpy(options, given, size < sizeof *options ? size : sizeof *options);
     for (size_t i = sizeof *options; i < size; i++) {
         if (((const unsigned char *)given)[i] != 0)
             return tsa_fail(err, TSA_EINVAL, "size",
@@ -80,6 +85,43 @@ static enum tsa_status read_options(const struct tsa_options *given, struct tsa_
         if (options->reserved[i])
             return tsa_fail(err, TSA_EINVAL, "reserved", "reserved[%zu] is not NULL", i);
     }
+    return TSA_OK;
+}
+
+static enum tsa_status bad_real(struct tsa_error *err, const char *argument, double found,
+                                const char *wanted)
+{
+    char number[TSA_NUMBER_TEXT];
+    return tsa_fail(err, TSA_EINVAL, argument, "%s is %s, wanted %s", argument,
+                    tsa_number_text(number, found, 6), wanted);
+}
+
+/* How a state forgets, and what becomes of numerators and denominators. */
+static enum tsa_status check_outputs(const struct tsa_options *o, struct tsa_error *err)
+{
+    const double largest = o->dtype == TSA_F64 ? DBL_MAX : (double)FLT_MAX;
+    if (o->gate != TSA_GATE_NONE && o->gate != TSA_GATE_SCALAR)
+        return tsa_fail(err, TSA_EINVAL, "gate",
+                        "gate is %d, wanted TSA_GATE_NONE (0) or TSA_GATE_SCALAR (1)",
+                        (int)o->gate);
+    if (o->output != TSA_OUTPUT_RATIO && o->output != TSA_OUTPUT_SUM)
+        return tsa_fail(err, TSA_EINVAL, "output",
+                        "output is %d, wanted TSA_OUTPUT_RATIO (0) or TSA_OUTPUT_SUM (1)",
+                        (int)o->output);
+    if (!(fabs(o->output_scale) <= largest))
+        return bad_real(err, "output_scale", o->output_scale, "a finite number of the dtype");
+    if (!(fabs(o->denominator_add) <= largest))
+        return bad_real(err, "denominator_add", o->denominator_add, "a finite number of the dtype");
+    if (!(o->denominator_floor >= 0 && o->denominator_floor <= largest))
+        return bad_real(err, "denominator_floor", o->denominator_floor,
+                        "a finite number of the dtype, 0 or more");
+    if (o->dtype == TSA_F32 && o->denominator_floor > 0 && (float)o->denominator_floor == 0)
+        return bad_real(err, "denominator_floor", o->denominator_floor, "0 or one that f32 holds");
+    const bool add = o->denominator_add != 0, floor = o->denominator_floor != 0;
+    if (o->output == TSA_OUTPUT_SUM && (add || floor))
+        return tsa_fail(err, TSA_EINVAL, add ? "denominator_add" : "denominator_floor",
+                        "%s is set, but outputs that are sums have no denominator",
+                        add ? "denominator_add" : "denominator_floor");
     return TSA_OK;
 }
 
@@ -131,6 +173,11 @@ static enum tsa_status check_choices(const struct tsa_options *o, struct tsa_err
                         "compute is %d, wanted TSA_COMPUTE_EXACT (0), _MIXED (1) or _FASTEST (2)",
                         (int)o->compute);
     }
+    return check_outputs(o, err);
+}
+
+static enum tsa_status check_callbacks(const struct tsa_options *o, struct tsa_error *err)
+{
     if (!o->allocate != !o->release)
         return tsa_fail(err, TSA_EINVAL, o->allocate ? "release" : "allocate",
                         "allocate and release go together: %s is NULL",
@@ -188,6 +235,16 @@ static enum tsa_status too_large(struct tsa_error *err, const struct tsa_plan *p
                     p->kv_heads, p->layers);
 }
 
+static void set_outputs(struct tsa_plan *p, const struct tsa_options *o)
+{
+    const int sum = o->output == TSA_OUTPUT_SUM;
+    p->finishes = sum || o->denominator_add != 0 || o->denominator_floor != 0;
+    p->finish_f32 =
+        (struct TSA_ARGS_F32(finish)){sum, (float)o->denominator_add, (float)o->denominator_floor};
+    p->finish_f64 = (struct TSA_ARGS_F64(finish)){sum, o->denominator_add, o->denominator_floor};
+    p->output_scale = o->output_scale;
+}
+
 /* Everything but the arrays. */
 static enum tsa_status set_scalars(struct tsa_plan *p, const struct tsa_options *o,
                                    struct tsa_error *err)
@@ -205,15 +262,19 @@ static enum tsa_status set_scalars(struct tsa_plan *p, const struct tsa_options 
     p->elem = p->dtype == TSA_F32 ? sizeof(float) : sizeof(double);
     p->normalize = o->normalize;
     p->flags = o->flags;
+    p->gate = o->gate;
     p->coef_sets = o->coefficients_per_head ? p->heads : 1;
     p->allocator.allocate = o->allocate;
     p->allocator.release = o->release;
     p->allocator.user = o->allocator_user;
     p->execute = o->execute;
+    set_outputs(p, o);
     p->execute_user = o->execute_user;
 
+    const unsigned parts = (o->compute != TSA_COMPUTE_EXACT ? TSA_STATE_PAIRS : 0) |
+                           (o->gate != TSA_GATE_NONE ? TSA_STATE_GATES : 0);
     double bytes = tsa_state_bytes_double(p->d, p->dv, p->terms, p->chunk, p->elem, p->kv_heads,
-                                          p->layers, o->compute != TSA_COMPUTE_EXACT);
+                                          p->layers, parts);
     /* The estimate errs by a few roundings; what passes here fits size_t without doubt. */
     if (bytes > (double)TSA_MAX_STATE_BYTES || !tsa_monomials_init(&p->mono, p->d, p->terms))
         return too_large(err, p, bytes);
@@ -222,7 +283,8 @@ static enum tsa_status set_scalars(struct tsa_plan *p, const struct tsa_options 
         return status;
     tsa_choose_lanes(p);
     tsa_choose_compute(p, o);
-    tsa_layout_init(&p->layout, p->d, p->dv, p->terms, p->chunk, p->elem, (size_t)p->pair_degree);
+    tsa_layout_init(&p->layout, p->d, p->dv, p->terms, p->chunk, p->elem, (size_t)p->pair_degree,
+                    p->gate != TSA_GATE_NONE);
     p->state_bytes = tsa_state_bytes_exact(&p->layout, p->elem, p->kv_heads, p->layers);
     tsa_choose_blocks(p);
     if (!tsa_scratch_init(p))
@@ -324,6 +386,8 @@ static enum tsa_status checked_options(const struct tsa_options *given, struct t
     enum tsa_status status = read_options(given, options, err);
     if (status == TSA_OK)
         status = check_choices(options, err);
+    if (status == TSA_OK)
+        status = check_callbacks(options, err);
     if (status == TSA_OK)
         status = check_shape(options, err);
     return status;

@@ -69,7 +69,8 @@ static size_t larger(size_t a, size_t b)
 static bool place_fold(const struct tsa_plan *plan, struct tsa_scratch *r)
 {
     const size_t tile = TSA_TILE_TOKENS, ldv = plan->layout.ldv, block = plan->block;
-    const bool transposed = plan->transpose_update;
+    const bool transposed = plan->transpose_update, mixed = plan->high < plan->mono.total;
+    const bool gates = plan->gate != TSA_GATE_NONE;
     size_t psi, token_psi, ends = 0, unused;
     if (!tsa_size_mul(block, tile, &psi) || !tsa_size_mul(TSA_TOKEN_ROWS, r->ld_psi, &token_psi) ||
         !add(&r->total, &r->psi, larger(psi, token_psi), 1) ||
@@ -79,7 +80,10 @@ static bool place_fold(const struct tsa_plan *plan, struct tsa_scratch *r)
         !add(&r->total, &r->vt, transposed ? r->keys : 0, plan->dv) ||
         !add(&r->total, &r->local_t, transposed ? block : 0, ldv) ||
         !add(&r->total, &r->ones, block + TSA_ROW_PAD, 1) ||
-        !add(&r->total, &r->v_pairs, plan->high < plan->mono.total ? r->keys / 2 : 0, ldv) ||
+        !add(&r->total, &r->v_pairs, mixed ? r->keys / 2 : 0, ldv) ||
+        !add(&r->total, &r->decay_end, gates ? r->keys : 0, 1) ||
+        !add(&r->total, &r->decay_pairs, gates && mixed ? r->keys / 2 + TSA_ROW_PAD : 0, 1) ||
+        !add(&r->total, &r->gated_v, gates ? r->keys : 0, ldv) ||
         !add(&ends, &unused, block, 2 * ldv) ||
         !add(&ends, &unused, tsa_round_up(block, TSA_ROW_PAD), 2))
         return false;
@@ -92,7 +96,7 @@ static bool place_queries(const struct tsa_plan *plan, struct tsa_scratch *r)
 {
     const size_t tokens = r->heads * r->queries, ldv = plan->layout.ldv, half = plan->block / 2;
     const size_t chunk = tsa_round_up(plan->chunk, TSA_ROW_PAD);
-    const bool mixed = plan->high < plan->mono.total;
+    const bool mixed = plan->high < plan->mono.total, gates = plan->gate != TSA_GATE_NONE;
     size_t base, token_base, token_psi, weights, token_weights;
     return tsa_size_mul(plan->mono.rows + 1, tokens, &base) &&
            tsa_size_mul(TSA_TOKEN_ROWS, r->ld_base, &token_base) &&
@@ -102,6 +106,9 @@ static bool place_queries(const struct tsa_plan *plan, struct tsa_scratch *r)
            add(&r->total, &r->qbase, larger(base, token_base), 1) &&
            add(&r->total, &r->acc, tokens, ldv) && add(&r->total, &r->den, tokens, 1) &&
            add(&r->total, &r->weights, larger(weights, token_weights), 1) &&
+           add(&r->total, &r->decay_pass, gates ? r->keys : 0, 1) &&
+           add(&r->total, &r->decay_run, gates ? r->keys : 0, 1) &&
+           add(&r->total, &r->decay_sums, gates ? r->queries : 0, 1) &&
            add(&r->total, &r->token_keys, TSA_TOKEN_ROWS, tsa_round_up(plan->d, TSA_ROW_PAD)) &&
            add(&r->total, &r->psi_pairs, mixed ? token_psi : 0, 1) &&
            add(&r->total, &r->hi_pairs, mixed ? half : 0, ldv) &&
@@ -121,6 +128,8 @@ static void place_together(struct tsa_plan *plan)
     add(&wave->total, &wave->ones, tsa_round_up(l->features, TSA_ROW_PAD) + TSA_ROW_PAD, 1);
     add(&wave->total, &wave->kt, plan->d, l->ldk);
     add(&wave->total, &wave->v, plan->chunk, l->ldv);
+    add(&wave->total, &wave->decay, l->past > 0 ? 3 : 0, l->ldk);
+    add(&wave->total, &wave->past, l->past > 0 ? 2 : 0, 1);
     if (!tsa_size_mul(plan->group, plan->scratch.keys, &rows) ||
         !add(&plan->relay_chunk, &offset, rows, l->ldv + 1))
         plan->relay_chunk = 0;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-TSA_CORE_SOURCES = src/call.h src/engine_fold_tmpl.h src/engine_item_tmpl.h \
+TSA_CORE_SOURCES = src/call.h src/engine_fold_tmpl.h src/engine_gates_tmpl.h src/engine_item_tmpl.h \
 	src/engine_merge_tmpl.h src/engine_output_tmpl.h src/engine_pass_tmpl.h \
 	src/engine_prefetch_tmpl.h src/engine_prefill_tmpl.h src/engine_relay_tmpl.h \
 	src/engine_rows_tmpl.h src/engine_softmax_ranges_tmpl.h src/engine_softmax_rows_tmpl.h \

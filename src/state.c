@@ -11,7 +11,7 @@
 /* -- layout ------------------------------------------------------------------------------- */
 
 void tsa_layout_init(struct tsa_layout *l, size_t d, size_t dv, size_t terms, size_t chunk,
-                     size_t elem, size_t pair_degree)
+                     size_t elem, size_t pair_degree, bool gated)
 {
     size_t ones, rows;
     l->features = tsa_features(d, terms);
@@ -28,7 +28,13 @@ void tsa_layout_init(struct tsa_layout *l, size_t d, size_t dv, size_t terms, si
               : pair_degree == 1 ? 0
                                  : tsa_features(d, pair_degree - 1);
     rows = (l->features - l->high + 1) / 2;
+    l->decay = l->past = 0;
     l->hi_pairs = l->v + chunk * l->ldv;
+    if (gated) {
+        l->decay = l->hi_pairs;
+        l->past = l->decay + 3 * l->ldk;
+        l->hi_pairs = l->past + TSA_ROW_PAD;
+    }
     l->ones_pairs = l->hi_pairs + rows * l->ldv;
     l->section_elements = l->ones_pairs + tsa_round_up(rows, TSA_ROW_PAD);
 }
@@ -42,11 +48,12 @@ void tsa_state_layout(const struct tsa_state *s, struct tsa_layout *l)
 {
     const struct tsa_state_header *header = &s->header;
     tsa_layout_init(l, (size_t)header->d, (size_t)header->dv, header->terms, (size_t)header->chunk,
-                    element_bytes(header->dtype), (size_t)header->pair_degree);
+                    element_bytes(header->dtype), (size_t)header->pair_degree,
+                    header->gate != TSA_GATE_NONE);
 }
 
 double tsa_state_bytes_double(size_t d, size_t dv, size_t terms, size_t chunk, size_t elem,
-                              size_t kv_heads, size_t layers, bool pairs)
+                              size_t kv_heads, size_t layers, unsigned parts)
 {
     double features = 1, count = 1;
     for (size_t m = 1; m < terms; m++) {
@@ -54,8 +61,9 @@ double tsa_state_bytes_double(size_t d, size_t dv, size_t terms, size_t chunk, s
         features += count;
     }
     double row = (double)dv + TSA_ALIGN / (double)elem;
-    double pair_elements = pairs ? (features + 1) / 2 * (row + 1) + TSA_ROW_PAD : 0;
-    double head = 2 * features * (row + 1) + pair_elements + 4 * TSA_ROW_PAD +
+    double pairs = parts & TSA_STATE_PAIRS ? (features + 1) / 2 * (row + 1) + TSA_ROW_PAD : 0;
+    double gates = parts & TSA_STATE_GATES ? 3 * ((double)chunk + TSA_ROW_PAD) + TSA_ROW_PAD : 0;
+    double head = 2 * features * (row + 1) + pairs + gates + 4 * TSA_ROW_PAD +
                   (double)d * ((double)chunk + TSA_ROW_PAD) + (double)chunk * row;
     return (double)layers * ((double)kv_heads * head * (double)elem + 16) + 256;
 }
@@ -129,14 +137,17 @@ static enum tsa_status mismatch(struct tsa_error *err, struct name name, const c
 static uint64_t layout_bytes(const struct tsa_state_header *h)
 {
     const size_t elem = element_bytes(h->dtype);
+    const bool gated = h->gate != TSA_GATE_NONE;
+    const unsigned parts =
+        (h->pair_degree > 0 ? TSA_STATE_PAIRS : 0) | (gated ? TSA_STATE_GATES : 0);
     const double about =
         tsa_state_bytes_double((size_t)h->d, (size_t)h->dv, h->terms, (size_t)h->chunk, elem,
-                               (size_t)h->kv_heads, (size_t)h->layers, h->pair_degree > 0);
+                               (size_t)h->kv_heads, (size_t)h->layers, parts);
     struct tsa_layout l;
     if (about > (double)TSA_MAX_STATE_BYTES)
         return 0;
     tsa_layout_init(&l, (size_t)h->d, (size_t)h->dv, h->terms, (size_t)h->chunk, elem,
-                    (size_t)h->pair_degree);
+                    (size_t)h->pair_degree, gated);
     return tsa_state_bytes_exact(&l, elem, (size_t)h->kv_heads, (size_t)h->layers);
 }
 
@@ -149,9 +160,8 @@ static bool is_state(const struct tsa_state_header *h)
            h->terms >= 1 && h->terms <= TSA_MAX_TERMS && h->d >= 1 && h->dv >= 1 &&
            h->kv_heads >= 1 && h->layers >= 1 && h->chunk >= 1 && h->chunk <= TSA_MAX_CHUNK &&
            h->fold >= 1 && h->fold <= h->chunk &&
-           h->pair_degree <= (h->dtype == TSA_F32 ? h->terms : 0) &&
-           (h->unused | h->reserved[0] | h->reserved[1] | h->reserved[2]) == 0 &&
-           h->bytes == layout_bytes(h);
+           h->pair_degree <= (h->dtype == TSA_F32 ? h->terms : 0) && h->gate <= TSA_GATE_SCALAR &&
+           (h->unused | h->reserved[0] | h->reserved[1]) == 0 && h->bytes == layout_bytes(h);
 }
 
 /* Is it as this plan makes it, and writes it? Such a state fits whatever the call; most are such,
@@ -163,8 +173,8 @@ static bool is_own_state(const struct tsa_plan *p, const struct tsa_state_header
            h->normalize == (uint32_t)p->normalize && h->terms == p->terms && h->d == p->d &&
            h->dv == p->dv && h->kv_heads == p->kv_heads && h->layers == p->layers &&
            h->chunk == p->chunk && h->fold == p->chunk && h->pair_degree == p->pair_degree &&
-           h->bytes == p->state_bytes &&
-           (h->unused | h->reserved[0] | h->reserved[1] | h->reserved[2]) == 0;
+           h->bytes == p->state_bytes && h->gate == (uint64_t)p->gate &&
+           (h->unused | h->reserved[0] | h->reserved[1]) == 0;
 }
 
 /* Could the library have counted so? Asked once the header is right. */
@@ -211,6 +221,7 @@ static enum tsa_status check_named(const struct tsa_plan *p, const struct tsa_st
         {"value_dim", p->dv, h->dv},
         {"kv_heads", p->kv_heads, h->kv_heads},
         {"layers", p->layers, h->layers},
+        {"gate", (uint64_t)p->gate, h->gate},
     };
     for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
         if (same[i].wanted != same[i].found)
@@ -340,6 +351,10 @@ enum tsa_status tsa_state_view(const struct tsa_plan *plan, const struct tsa_sta
     view->lo = section + l.lo * plan->elem;
     view->ones_hi = section + l.ones_hi * plan->elem;
     view->ones_lo = section + l.ones_lo * plan->elem;
+    view->decay = 1;
+    if (l.past > 0 && tsa_state_tokens(state, layer) > 0)
+        view->decay = plan->dtype == TSA_F64 ? *(const double *)(const void *)(section + l.past * 8)
+                                             : *(const float *)(const void *)(section + l.past * 4);
     view->tokens = tsa_state_tokens(state, layer) - tsa_state_window(state, layer);
     return tsa_succeed(err);
 }

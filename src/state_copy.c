@@ -25,6 +25,11 @@ void tsa_section_copy(size_t elem, size_t d, size_t features, size_t w, void *ds
             copy_part(elem, dst, dl->kt + i * dl->ldk, src, sl->kt + i * sl->ldk, w);
         copy_part(elem, dst, dl->v, src, sl->v, w * sl->ldv);
     }
+    if (dl->past > 0) {
+        for (size_t i = 0; i < 3; i++)
+            copy_part(elem, dst, dl->decay + i * dl->ldk, src, sl->decay + i * sl->ldk, w);
+        copy_part(elem, dst, dl->past, src, sl->past, 2);
+    }
 }
 
 enum tsa_status tsa_state_copy(const struct tsa_plan *plan, struct tsa_state *dst,
@@ -97,6 +102,11 @@ static bool same_section(const struct tsa_plan *p, size_t w, const void *a,
                          const struct tsa_layout *la, const void *b, const struct tsa_layout *lb)
 {
     const size_t f = p->mono.total, dv = p->dv, e = p->elem;
+    if (la->past > 0 &&
+        !(same_rows(e, (struct part){a, la->decay, la->ldk}, (struct part){b, lb->decay, lb->ldk},
+                    3, w) &&
+          same_rows(e, (struct part){a, la->past, 2}, (struct part){b, lb->past, 2}, 1, 2)))
+        return false;
     return same_rows(e, (struct part){a, la->hi, la->ldv}, (struct part){b, lb->hi, lb->ldv}, f,
                      dv) &&
            same_rows(e, (struct part){a, la->lo, la->ldv}, (struct part){b, lb->lo, lb->ldv}, f,
@@ -126,7 +136,7 @@ enum tsa_status tsa_state_equal(const struct tsa_plan *plan, const struct tsa_st
         size_t w = tsa_state_window(a, layer);
         same = tsa_state_tokens(a, layer) == tsa_state_tokens(b, layer) &&
                w == tsa_state_window(b, layer);
-        for (size_t g = 0; g < plan->kv_heads && same; g++)
+        for (size_t g = 0; tsa_state_tokens(a, layer) > 0 && g < plan->kv_heads && same; g++)
             same = same_section(plan, w, tsa_state_section(a, &la, plan->elem, layer, g), &la,
                                 tsa_state_section(b, &lb, plan->elem, layer, g), &lb);
     }

@@ -103,6 +103,7 @@ static void make_empty(const struct tsa_plan *p, struct tsa_state *s)
     h->layers = p->layers;
     h->chunk = h->fold = p->chunk;
     h->pair_degree = p->pair_degree;
+    h->gate = (uint64_t)p->gate;
     h->bytes = p->state_bytes;
 }
 

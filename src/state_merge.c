@@ -48,36 +48,48 @@ static void copy_rows(const struct tsa_plan *p, size_t count, const struct tsa_r
     memcpy(to->ones_lo, from->ones_lo, count * p->elem);
 }
 
-/* Features f of a section with its open window folded in: its own rows if none is open,
- * else a copy in scratch, where engine->open_window has been. */
+/* Features f of a section with its open window folded in: its own rows if none is open and `copy`
+ * is false, else a copy in scratch, where engine->open_window has been. */
 static struct tsa_rows folded_rows(const struct tsa_plan *p, const struct tsa_section *s,
-                                   struct tsa_range f, char *scratch)
+                                   struct tsa_range f, bool copy, char *scratch)
 {
     const struct tsa_rows own = section_rows(p, s, f.f0);
-    if (s->window == 0)
+    if (s->window == 0 && !copy)
         return own;
     const struct tsa_rows rows = scratch_rows(p, scratch, 0);
     copy_rows(p, f.f1 - f.f0, &rows, &own);
-    tsa_engine_of(p)->fold_open_window(p, s, &rows, f, scratch);
+    if (s->window > 0)
+        tsa_engine_of(p)->fold_open_window(p, s, &rows, f, scratch);
     return rows;
 }
 
 /* -- two states -------------------------------------------------------------------------------- */
 
+/* A state with gates whose own history comes to it again forgets, and then gets what it was. */
+static bool needs_copy(const struct tsa_plan *p, const void *dst, const void *src)
+{
+    return p->gate != TSA_GATE_NONE && dst == src;
+}
+
 /* Add src's history to the sums of dst; they may be the same section. scratch may be NULL if no
- * window of src is open. */
+ * window of src is open and src needs no copy. */
 static void merge_section(const struct tsa_plan *p, const struct tsa_section *dst,
                           const struct tsa_section *src, char *scratch)
 {
     const struct tsa_engine *engine = tsa_engine_of(p);
+    const bool copy = needs_copy(p, dst->data, src->data), gates = p->gate != TSA_GATE_NONE;
     if (src->window > 0)
         engine->open_window(p, src, scratch);
     for (size_t i = 0; i < tsa_block_count(p); i++) {
         const struct tsa_range f = tsa_block_at(p, i);
         const struct tsa_rows to = section_rows(p, dst, f.f0);
-        const struct tsa_rows from = folded_rows(p, src, f, scratch);
+        const struct tsa_rows from = folded_rows(p, src, f, copy, scratch);
+        if (gates)
+            engine->decay_rows(p, f.f1 - f.f0, &to, dst, src);
         engine->merge_rows(p, f.f1 - f.f0, &to, &from);
     }
+    if (gates)
+        engine->merge_gates(p, dst, src);
 }
 
 static enum tsa_status no_scratch(struct tsa_error *err, size_t bytes)
@@ -127,7 +139,7 @@ enum tsa_status tsa_state_merge(const struct tsa_plan *plan, struct tsa_state *d
         if (from > UINT64_MAX - to)
             return tsa_fail(err, TSA_EOVERFLOW, "src", "layer %zu would have 2^64 tokens or more",
                             layer);
-        fold = fold || (to > 0 && tsa_state_window(src, layer) > 0);
+        fold = fold || (to > 0 && tsa_state_window(src, layer) > 0) || needs_copy(plan, dst, src);
     }
     void *scratch = fold ? tsa_scratch_begin(plan, ws, bytes) : NULL;
     if (fold && !scratch)
@@ -274,6 +286,44 @@ static enum tsa_status check_reduce(const struct tsa_plan *plan, struct tsa_stat
     return TSA_OK;
 }
 
+/* The part of states from .. to-1 together, with gates: each merge needs the whole of its states,
+ * as what forgets is the sums, the window and what was forgotten before. `levels` are states for
+ * the right parts, one per level. */
+static enum tsa_status reduce_states(const struct tsa_plan *p, struct tsa_state *dst,
+                                     const struct tsa_state *const *states, size_t count,
+                                     struct tsa_state *const *levels, struct tsa_error *err)
+{
+    if (count == 1)
+        return tsa_state_copy(p, dst, states[0], err);
+    const size_t left = left_part(count);
+    enum tsa_status status = reduce_states(p, dst, states, left, levels, err);
+    if (status == TSA_OK)
+        status = reduce_states(p, levels[0], states + left, count - left, levels + 1, err);
+    return status == TSA_OK ? tsa_state_merge(p, dst, levels[0], NULL, err) : status;
+}
+
+static enum tsa_status reduce_gated(const struct tsa_plan *plan, struct tsa_state *dst,
+                                    const struct tsa_state *const *states, size_t count,
+                                    struct tsa_error *err)
+{
+    struct tsa_state *levels[8 * sizeof count + 1] = {0};
+    enum tsa_status status = TSA_OK;
+    size_t n = 0, left = 2 * count; /* one for the whole, and one per halving, rounded up */
+    while (status == TSA_OK && left > 1) {
+        left -= left / 2;
+        status = tsa_state_create(plan, &levels[n++], err);
+    }
+    if (status == TSA_OK)
+        status = reduce_states(plan, levels[0], states, count, levels + 1, err);
+    if (status == TSA_OK)
+        status = tsa_state_copy(plan, dst, levels[0], err);
+    else if (status == TSA_ENOMEM)
+        status = tsa_fail(err, TSA_ENOMEM, "ws", "no memory for %zu states on the way", n);
+    for (size_t i = 0; i < n; i++)
+        tsa_state_destroy(levels[i]);
+    return status;
+}
+
 enum tsa_status tsa_state_reduce(const struct tsa_plan *plan, struct tsa_state *dst,
                                  const struct tsa_state *const *states, size_t count,
                                  struct tsa_error *err)
@@ -281,6 +331,8 @@ enum tsa_status tsa_state_reduce(const struct tsa_plan *plan, struct tsa_state *
     const enum tsa_status status = check_reduce(plan, dst, states, count, err);
     if (status != TSA_OK)
         return status;
+    if (plan->gate != TSA_GATE_NONE)
+        return reduce_gated(plan, dst, states, count, err);
     struct reduction r = {.plan = plan, .dst = dst, .states = states, .count = count};
     size_t levels = 1, elements, bytes;
     for (size_t n = count; n > 1; n -= n / 2) /* one per halving, rounded up */
@@ -326,7 +378,7 @@ static void export_degree(const struct tsa_plan *p, const struct tsa_section *s,
         tsa_engine_of(p)->open_window(p, s, scratch);
     for (struct tsa_range f = {start, start}; f.f1 < end; f.f0 = f.f1) {
         f.f1 = end - f.f0 < p->block ? end : f.f0 + p->block;
-        const struct tsa_rows rows = folded_rows(p, s, f, scratch);
+        const struct tsa_rows rows = folded_rows(p, s, f, false, scratch);
         tsa_engine_of(p)->export_rows(p, f.f1 - f.f0, &rows, tuple,
                                       out + (ptrdiff_t)(f.f0 - start) * stride, stride);
     }

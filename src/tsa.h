@@ -118,6 +118,21 @@ enum tsa_compute {
                                  bits and in tsa_state_bytes() */
 };
 
+/** Factors by which a state forgets (doc/math.md, "Gates"). */
+enum tsa_gate {
+    TSA_GATE_NONE = 0, /**< nothing is forgotten */
+    TSA_GATE_SCALAR =
+        1 /**< S_t = g_t S_(t-1) + i_t phi(k_t) (x) [v_t ; 1]: one factor g_t in [0, 1]
+                             for each token and kv head, batch.gate; and, if batch.value_gate is
+                             given, a second one i_t >= 0, else i_t = 1 */
+};
+
+/** What a row of outputs is. */
+enum tsa_output {
+    TSA_OUTPUT_RATIO = 0, /**< weighted values over the sum of the weights: attention */
+    TSA_OUTPUT_SUM = 1    /**< the weighted values, not divided: linear recurrences */
+};
+
 /** Flags of struct tsa_options. */
 enum tsa_flags {
     TSA_SKIP_INPUT_CHECK = 1 /**< do not look for non-finite or overflowing inputs; infinities
@@ -164,8 +179,10 @@ struct tsa_batch {
     const int64_t *lengths; /**< NULL, or padded sequences: count numbers of tokens */
     const int64_t *slots;   /**< NULL, or which states and batch indices: count numbers */
     struct tsa_tensor q, k, v, o;
-    struct tsa_tensor gate, value_gate; /**< this version has none: data must be NULL */
-    void *reserved[4];                  /**< must be NULL */
+    /** Of a plan with gates, [count][kv_heads][tokens], one number each, TSA_F32 or TSA_F64; `gate`
+     *  is then needed wherever k is. Other plans want data NULL. */
+    struct tsa_tensor gate, value_gate;
+    void *reserved[4]; /**< must be NULL */
 };
 
 /** Set every field to 0 or NULL, but `size`, which is sizeof(struct tsa_batch). Fields of a newer
@@ -214,11 +231,20 @@ struct tsa_options {
     /** Degrees 0 .. exact_degrees-1 stay in f32 whatever `compute` says: 0..8, default 2. */
     unsigned exact_degrees;
     void *reserved[4]; /**< must be NULL */
+    /* Since version 0.2: */
+    enum tsa_gate gate;     /**< default TSA_GATE_NONE */
+    enum tsa_output output; /**< default TSA_OUTPUT_RATIO */
+    double output_scale;    /**< what outputs are multiplied with, finite; default 1 */
+    /** The denominator den of an output becomes den + denominator_add unless that is 0 (default),
+     *  then max(|den|, denominator_floor) unless that is 0 (default). Finite, the floor not
+     *  negative; both are refused with TSA_OUTPUT_SUM, which does not divide. */
+    double denominator_add, denominator_floor;
 };
 
-/** Set every option to its default. `size` is sizeof(struct tsa_options).
- *  TSA_EINVAL for NULL and for what is the size of no version: those so far have this one, later
- *  ones may append whole fields, which have to stay 0 for this library. Thread-safe. */
+/** Set every option to its default. `size` is sizeof(struct tsa_options) of the caller.
+ *  TSA_EINVAL for NULL and for what is the size of no version. An older version's struct ends
+ *  earlier, and what it lacks has its default; a later one may append whole fields, which have to
+ *  stay 0 for this library. Thread-safe. */
 TSA_API enum tsa_status tsa_options_init(struct tsa_options *options, size_t size);
 
 /** Check the options and make a plan. Arrays in `options` are copied. After a failure *plan is
@@ -324,7 +350,9 @@ TSA_API enum tsa_status tsa_state_equal(const struct tsa_plan *plan, const struc
 /** dst absorbs the history of src, as if src's tokens had come to it as well: src's window is
  *  folded as one short chunk into a copy of src's sums, which are added to dst's in
  *  double-float arithmetic; dst's own window stays open; counts add up. An empty src changes
- *  nothing; an empty dst becomes an exact copy. src is not modified; dst == src doubles it.
+ *  nothing; an empty dst becomes an exact copy. src is not modified; dst == src doubles it. With
+ *  gates, dst has the earlier tokens: its sums and its window are first multiplied by the product
+ *  of all gates of src.
  *  Writes dst, reads src. ws may be NULL, or is one that tsa_absorb() would take and that has room
  *  for a merge of this plan, as every workspace made for it has.
  *  TSA_EINVAL (also ws), TSA_EFORMAT, TSA_EMISMATCH, TSA_EOVERFLOW (2^64 tokens or more),
@@ -354,6 +382,8 @@ struct tsa_view {
     const void *hi, *lo;           /**< sum = hi + lo; row f is feature f, ascending degree */
     const void *ones_hi, *ones_lo; /**< the column of ones: F numbers, stride 1 */
     uint64_t tokens;               /**< tokens in the sums; the window is not */
+    double decay; /**< of a plan with gates: what these sums are still to be multiplied with, for
+                       the tokens in the window; else 1 */
 };
 
 /** The folded sums of (layer, kv head); the open window is not in them. Reads the state.
@@ -403,12 +433,14 @@ TSA_API void tsa_workspace_destroy(struct tsa_workspace *ws);
 
 /* -- attention ---------------------------------------------------------------------------- */
 
-/* What is refused for its values. A call reads its q, k and v before it changes anything. With
+/* What is refused for its values. A call reads its inputs before it changes anything. With
  * |x| the largest magnitude in a row and MAX the largest number of the plan's dtype, it refuses
  *
  *    TSA_ENONFINITE       an element that is infinite or NaN, or beyond MAX
- *    TSA_EOVERFLOW, k, v  a token with max(1,|k|)^(n-1) max(1,|v|) C >= MAX/4; |k| counts as 1
- *                         after normalisation. The argument is "k" if the key alone is too large
+ *    TSA_EINVAL, gate     a gate below 0 or above 1
+ *    TSA_EINVAL, value_gate   one below 0
+ *    TSA_EOVERFLOW, k, v  a token with max(1,|k|)^(n-1) max(1,|v|) C >= MAX/4, times its value gate
+ *                         if that is above 1; |k| counts as 1 after normalisation. The argument is "k" if the key alone is too large
  *    TSA_EOVERFLOW, q     a query with max(1,|q|/a)^(n-1) max(1,W) >= MAX/4, W being the largest
  *                         |c_m| times multiplicity; |q| counts as 1 after normalisation
  *
@@ -433,6 +465,8 @@ TSA_API void tsa_workspace_destroy(struct tsa_workspace *ws);
  *      q [count][heads][tokens][head_dim]       k [count][kv_heads][tokens][head_dim]
  *      v [count][kv_heads][tokens][value_dim]   o [count][heads][tokens][value_dim]
  *
+ * and of plans with gates, gate and value_gate [count][kv_heads][tokens], in f32 or f64.
+ *
  * Sequences of different lengths come in one of two ways; not both. The bits are those of one call
  * for each sequence; an empty sequence leaves its state as it was. In errors `token` counts from
  * the start of the sequence.
@@ -452,20 +486,20 @@ TSA_API void tsa_workspace_destroy(struct tsa_workspace *ws);
  * Calls that write states want them distinct; tsa_query() reads them, and they may repeat. Where
  * there are no rows (count 0, or no token in any sequence) the call is a no-op, after the checks
  * that need no rows; tensors with data NULL are then not looked at, else they are TSA_EINVAL. All
- * return TSA_EINVAL, TSA_EFORMAT, TSA_EMISMATCH, TSA_ENONFINITE, TSA_EOVERFLOW, TSA_EUNSUPPORTED (a
- * gate), TSA_ENOMEM (argument ws: scratch for this call), and are thread-safe for distinct outputs
- * and workspaces, and for distinct states where these are written.
+ * return TSA_EINVAL, TSA_EFORMAT, TSA_EMISMATCH, TSA_ENONFINITE, TSA_EOVERFLOW, TSA_ENOMEM (argument
+ * ws: scratch for this call), and are thread-safe for distinct outputs and workspaces, and for
+ * distinct states where these are written.
  *
  * What is checked, in this order; the first that is wrong is reported:
  *
  *   1. plan and batch: NULL; size, and fields of a newer version; reserved; gates
  *   2. offsets, lengths and tokens that the call does not take, or that contradict one another
  *   3. numbers in slots, offsets and lengths
- *   4. q, k, v and o, as far as the call uses them: data, dtype, reserved, width, strides; data of
+ *   4. q, k, v, gates and o, as far as the call uses them: data, dtype, reserved, width, strides; data of
  *      o equal to that of another
  *   5. the workspace, or memory for scratch
  *   6. states NULL, layer, every state; repeated states or slots; tokens to average (tsa_query)
- *   7. the values of k, v and q */
+ *   7. the values of k, v, gates and q */
 
 /** Absorb the tokens and write causal outputs: o_t sees every token the state held before, and
  *  tokens 0..t of this call. Needs q, k, v and o; writes the states. */

@@ -146,10 +146,10 @@ START_TEST(contradictions)
         refused(&d, calls[c], &batch, TSA_EINVAL, "lengths");
         batch = whole(&d);
         batch.gate = d.p.v;
-        refused(&d, calls[c], &batch, TSA_EUNSUPPORTED, "gate");
+        refused(&d, calls[c], &batch, TSA_EINVAL, "gate");
         batch = whole(&d);
         batch.value_gate = d.p.v;
-        refused(&d, calls[c], &batch, TSA_EUNSUPPORTED, "value_gate");
+        refused(&d, calls[c], &batch, TSA_EINVAL, "value_gate");
     }
     for (int i = 0; i < 2; i++) { /* as many rows of every sequence */
         struct tsa_batch batch = whole(&d);

@@ -35,7 +35,7 @@ START_TEST(many_folds)
     for (int i = 0; i < LANES; i++)
         before[i] = (double)hi[i] + (double)lo[i];
     for (double n = 0; n < folds; n++)
-        found->f32->fold(LANES, hi, lo, local, NULL);
+        found->f32->fold(LANES, hi, lo, 1, local, NULL);
     double largest = 0;
     for (int i = 0; i < LANES; i++) {
         const double sum = before[i] + folds * (double)local[i];
@@ -66,7 +66,7 @@ START_TEST(counts)
             lo[j] = (float)((int64_t)before[j] - (int64_t)hi[j]);
         }
         for (uint64_t n = 1; n <= folds; n++) {
-            found->f32->fold(LANES, hi, lo, local, NULL);
+            found->f32->fold(LANES, hi, lo, 1, local, NULL);
             for (int j = 0; j < LANES && (n % 1000 == 0 || n < 100); j++)
                 CHECK((uint64_t)((int64_t)hi[j] + (int64_t)lo[j]) ==
                           before[j] + n * (uint64_t)(1 + 3 * j),

@@ -140,11 +140,23 @@ static void model_psi_k(const struct tsa_monomials *mono, T *base, const T *weig
         psi[f] = monomial(f, base, 1) * weight[f];
 }
 
-static void model_fold(size_t count, T *hi, T *lo, const T *local, T *prefix)
+static void model_decay(size_t count, T e, T *hi, T *lo)
+{
+    for (size_t i = 0; i < count; i++) {
+        T p = hi[i] * e, product = lo[i] * e, r = FMA(hi[i], e, -p) + product;
+
+        hi[i] = p + r;
+        lo[i] = r - (hi[i] - p);
+    }
+}
+
+static void model_fold(size_t count, T *hi, T *lo, T e, const T *local, T *prefix)
 {
     for (size_t i = 0; i < count; i++) {
         T was = hi[i];
 
+        if (e != 1)
+            model_decay(1, e, &hi[i], &lo[i]);
         add_double_float(&hi[i], &lo[i], local[i], lo[i]);
         if (prefix != NULL)
             prefix[i] = was;
@@ -181,6 +193,46 @@ static T score(size_t width, const T *k, ptrdiff_t ldk, const T *q, ptrdiff_t ld
     for (size_t c = 0; c < width; c++)
         x = FMA(q[c * (size_t)ldq], k[c * (size_t)ldk], x);
     return x;
+}
+
+static void model_multiply(size_t count, const T *x, T *y)
+{
+    for (size_t i = 0; i < count; i++)
+        y[i] = y[i] * x[i];
+}
+
+static void model_gate_weights(const struct ARGS(gate_weights) *a)
+{
+    for (size_t t = 0; t < a->queries; t++)
+        for (size_t i = 0; i < a->keys && (ptrdiff_t)i <= a->diag + (ptrdiff_t)t; i++) {
+            if ((ptrdiff_t)i < a->diag + (ptrdiff_t)t)
+                a->decay[i] = a->decay[i] * a->gate[t];
+            if (a->w != NULL)
+                a->w[i * (size_t)a->ldw + t] = a->w[i * (size_t)a->ldw + t] * a->decay[i];
+        }
+}
+
+static void model_finish(size_t queries, const struct ARGS(finish) *args, T *den)
+{
+    for (size_t t = 0; t < queries; t++) {
+        if (args->sum)
+            den[t] = 1;
+        else if (args->add != 0)
+            den[t] = den[t] + args->add;
+        if (!args->sum && args->floor > 0 && FABS(den[t]) < args->floor)
+            den[t] = args->floor;
+        else if (!args->sum && args->floor > 0)
+            den[t] = FABS(den[t]);
+    }
+}
+
+static void model_scale_rows(size_t rows, size_t columns, const T *factor, ptrdiff_t step,
+                             const T *src, ptrdiff_t stride, T *dst, ptrdiff_t ldd)
+{
+    for (size_t r = 0; r < rows; r++)
+        for (size_t c = 0; c < columns; c++)
+            dst[(ptrdiff_t)r * ldd + (ptrdiff_t)c] =
+                canonical(src[(ptrdiff_t)r * stride + (ptrdiff_t)c] * factor[(ptrdiff_t)r * step]);
 }
 
 static void model_window_ones(size_t keys, size_t queries, const T *w, ptrdiff_t ldw,
@@ -225,18 +277,27 @@ static void model_decode_heads(const struct ARGS(decode_heads) *a)
         const T *psi = q->psi + h * (size_t)q->ldp, *w = a->w + h * (size_t)a->ldw;
         T den = q->first ? 0 : q->den[h];
 
+        T by;
+
         for (size_t f = q->features; f-- > 0;)
             den = FMA(psi[f], q->ones[h][f], den);
+        if (a->decay != NULL)
+            den = den * a->decay[h];
         for (size_t i = 0; i < a->keys[h]; i++)
             den = FMA(w[i], 1, den);
+        by = den;
+        if (a->finish != NULL)
+            model_finish(1, a->finish, &by);
         for (size_t c = 0; c < q->columns; c++) {
             T s = q->first ? 0 : q->acc[h * (size_t)q->lda + c];
 
             for (size_t f = q->features; f-- > 0;)
                 s = FMA(psi[f], q->hi[h][f * (size_t)q->ldh + c], s);
+            if (a->decay != NULL)
+                s = s * a->decay[h];
             for (size_t i = 0; i < a->keys[h]; i++)
                 s = FMA(w[i], a->v[h][i * (size_t)a->ldv + c], s);
-            a->dst[h][c] = canonical(s / den);
+            a->dst[h][c] = canonical(s / by);
         }
         q->den[h] = den;
     }

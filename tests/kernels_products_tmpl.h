@@ -18,19 +18,20 @@ static void add_double_float(T *hi, T *lo, T x, T y)
     *lo = e - (*hi - s);
 }
 
-static void model_transpose(size_t rows, size_t cols, const T *in, ptrdiff_t ldi, T *sum, int first,
-                            T *out, ptrdiff_t ldo)
+static void model_transpose(const struct ARGS(transpose) *a)
 {
-    for (size_t r = 0; r < rows; r++) {
-        T s = first || sum == NULL ? 0 : sum[r];
+    for (size_t r = 0; r < a->features; r++) {
+        T s = a->first || a->sum == NULL ? 0 : a->sum[r];
 
-        for (size_t c = 0; c < cols; c++) {
-            s = multiply_add(in[r * (size_t)ldi + c], operand_one(), s);
-            if (out != NULL)
-                out[c * (size_t)ldo + r] = in[r * (size_t)ldi + c];
+        for (size_t c = 0; c < a->tokens; c++) {
+            const T x = a->in[r * (size_t)a->ldi + c];
+
+            s = multiply_add(x, a->weight != NULL ? a->weight[c] : operand_one(), s);
+            if (a->out != NULL)
+                a->out[c * (size_t)a->ldo + r] = x;
         }
-        if (sum != NULL)
-            sum[r] = s;
+        if (a->sum != NULL)
+            a->sum[r] = s;
     }
 }
 
@@ -362,9 +363,11 @@ static void one_transpose(struct kc *kc, const struct KERNELS *table, size_t row
 {
     size_t ldi = SOME_LD(kc, cols), ldo = SOME_LD(kc, rows), ld = ROW16(rows) + TSA_ROW_PAD;
     int first = (int)kc_between(kc, 0, 1), which = (int)kc_between(kc, 1, 3);
-    struct kc_array *in, *sum, *out;
+    const bool weighted = kc_chance(kc, 40);
+    struct kc_array *in, *sum, *out, *weight;
 
-    kc_case(kc, "rows %zu cols %zu first %d which %d", rows, cols, first, which);
+    kc_case(kc, "rows %zu cols %zu first %d which %d weighted %d", rows, cols, first, which,
+            weighted);
     in = kc_scratch(kc, "in", tsa_round_up(rows, LANES(kc)), cols, ldi);
     sum = kc_scratch(kc, "sum", 1, rows, ld);
     kc_free(sum, rows, ROW16(rows));
@@ -372,19 +375,28 @@ static void one_transpose(struct kc *kc, const struct KERNELS *table, size_t row
     kc_free(out, rows, ROW16(rows));
     out->canonical = TEST_PAIRS; /* a NaN in one half must not hide the other */
     in->rows = rows;
+    weight = kc_scratch(kc, "weight", 1, cols, ROW16(cols));
     fill_operands(kc, in);
+    fill_operands(kc, weight);
     if (!first)
         fill_sums(kc, sum);
     kc_freeze(kc);
     for (SIDES)
-        K->products.transpose(rows, cols, P(in), (ptrdiff_t)ldi, which & 1 ? P(sum) : NULL, first,
-                              which & 2 ? P(out) : NULL, (ptrdiff_t)ldo);
+        K->products.transpose(&(const struct ARGS(transpose)){.features = rows,
+                                                              .tokens = cols,
+                                                              .in = P(in),
+                                                              .ldi = (ptrdiff_t)ldi,
+                                                              .weight = weighted ? P(weight) : NULL,
+                                                              .sum = which & 1 ? P(sum) : NULL,
+                                                              .first = first,
+                                                              .out = which & 2 ? P(out) : NULL,
+                                                              .ldo = (ptrdiff_t)ldo});
     kc_finish(kc);
     for (size_t r = 0; which & 1 && r < rows; r++) {
         REAL ref = first ? 0 : BEFORE(sum)[r], all = R_FABS(ref);
 
         for (size_t c = 0; c < cols; c++)
-            add_term(GOT(in)[r * ldi + c], operand_one(), &ref, &all);
+            add_term(GOT(in)[r * ldi + c], weighted ? GOT(weight)[c] : operand_one(), &ref, &all);
         near(kc, sum, 0, r, ref, chain_error(ROUNDINGS * cols + 1, all));
     }
 }

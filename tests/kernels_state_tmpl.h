@@ -7,8 +7,9 @@ static void one_fold(struct kc *kc, const struct KERNELS *table, size_t count, b
 {
     size_t ld = tsa_round_up(count, LINE);
     struct kc_array *hi, *lo, *x, *y = NULL;
+    const T e = merge || kc_chance(kc, 50) ? 1 : some_decay(kc);
 
-    kc_case(kc, "count %zu variant %u", count, how);
+    kc_case(kc, "count %zu variant %u e %g", count, how, (double)e);
     hi = kc_scratch(kc, "hi", 1, count, ld);
     lo = kc_scratch(kc, "lo", 1, count, ld);
     x = kc_scratch(kc, merge ? "hi2" : "local", 1, count, ld);
@@ -31,7 +32,7 @@ static void one_fold(struct kc *kc, const struct KERNELS *table, size_t count, b
         if (merge)
             K->merge(count, P(hi), P(lo), P(how == 1 ? hi : x), P(how == 1 ? lo : y));
         else
-            K->fold(count, P(hi), P(lo), P(x), how == 0 ? NULL : P(how == 1 ? y : x));
+            K->fold(count, P(hi), P(lo), e, P(x), how == 0 ? NULL : P(how == 1 ? y : x));
     }
     kc_finish(kc);
     for (size_t i = 0; i < count; i++) {
@@ -41,6 +42,8 @@ static void one_fold(struct kc *kc, const struct KERNELS *table, size_t count, b
             more = how == 1 ? high : more;
             less = how == 1 ? low : (REAL)BEFORE(y)[i];
         }
+        high *= e;
+        low *= e;
         all = R_FABS(high) + R_FABS(more);
         near(kc, hi, 0, i, high + more + (low + less) - GOT(lo)[i],
              8 * U * (R_FABS(low) + R_FABS(less) + U * all) + 8 * TINY +

@@ -9,6 +9,7 @@
 #include "kernels_rows_tmpl.h"
 #include "kernels_half_tmpl.h"
 #include "kernels_features_tmpl.h"
+#include "kernels_gates_tmpl.h"
 #include "kernels_state_tmpl.h"
 #include "kernels_window_tmpl.h"
 #include "kernels_softmax_tmpl.h"

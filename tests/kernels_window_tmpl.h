@@ -95,11 +95,6 @@ static void one_scores(struct kc *kc, const struct KERNELS *table, size_t keys, 
     kc_finish(kc);
 }
 
-static ptrdiff_t some_diag(struct kc *kc, size_t keys)
-{
-    return (ptrdiff_t)(kc_chance(kc, 30) ? 0 : kc_between(kc, 0, keys + 3));
-}
-
 static void scores_of(struct kc *kc, const struct KERNELS *table, enum tsa_score_kind kind)
 {
     for (size_t keys = 0; keys <= 2 * TSA_MAX_LANES + 1; keys++)
@@ -312,7 +307,9 @@ struct decode_case {
     size_t state[MOST_DECODE_ROWS], keys[MOST_DECODE_ROWS];
     size_t ldp, ldh, ldv, ldw, lda, ldo, most_keys;
     int first;
-    struct kc_array *psi, *hi, *ones, *w, *v, *acc, *den, *dst;
+    bool decays, finishes;
+    struct ARGS(finish) finish;
+    struct kc_array *psi, *hi, *ones, *w, *v, *acc, *den, *dst, *decay;
 };
 
 /* |got - ref| for the output in column c of head h. */
@@ -355,24 +352,27 @@ static void decode_both(struct kc *kc, const struct KERNELS *table, struct decod
             v[h] = P(x->v) + x->state[h] * x->most_keys * x->ldv;
             dst[h] = P(x->dst) + (ptrdiff_t)h * x->dst->ld;
         }
-        K->decode_heads(&(const struct ARGS(decode_heads)){.state.heads = x->heads,
-                                                           .state.columns = x->columns,
-                                                           .state.features = x->features,
-                                                           .state.psi = P(x->psi),
-                                                           .state.ldp = (ptrdiff_t)x->ldp,
-                                                           .state.hi = hi,
-                                                           .state.ldh = (ptrdiff_t)x->ldh,
-                                                           .state.ones = ones,
-                                                           .w = P(x->w),
-                                                           .ldw = (ptrdiff_t)x->ldw,
-                                                           .keys = x->keys,
-                                                           .v = v,
-                                                           .ldv = (ptrdiff_t)x->ldv,
-                                                           .state.acc = P(x->acc),
-                                                           .state.lda = (ptrdiff_t)x->lda,
-                                                           .state.den = P(x->den),
-                                                           .state.first = x->first,
-                                                           .dst = dst});
+        K->decode_heads(
+            &(const struct ARGS(decode_heads)){.state.heads = x->heads,
+                                               .state.columns = x->columns,
+                                               .state.features = x->features,
+                                               .state.psi = P(x->psi),
+                                               .state.ldp = (ptrdiff_t)x->ldp,
+                                               .state.hi = hi,
+                                               .state.ldh = (ptrdiff_t)x->ldh,
+                                               .state.ones = ones,
+                                               .w = P(x->w),
+                                               .ldw = (ptrdiff_t)x->ldw,
+                                               .keys = x->keys,
+                                               .v = v,
+                                               .ldv = (ptrdiff_t)x->ldv,
+                                               .state.acc = P(x->acc),
+                                               .state.lda = (ptrdiff_t)x->lda,
+                                               .state.den = P(x->den),
+                                               .state.first = x->first,
+                                               .dst = dst,
+                                               .decay = x->decays ? P(x->decay) : NULL,
+                                               .finish = x->finishes ? &x->finish : NULL});
     }
     (void)kc;
 }
@@ -389,7 +389,10 @@ static void one_decode_heads(struct kc *kc, const struct KERNELS *table, size_t 
                             .lda = some_line_ld(kc, columns),
                             .ldo = ROW16(features) + TSA_ROW_PAD,
                             .most_keys = kc_between(kc, 0, 20),
-                            .first = (int)kc_between(kc, 0, 1)};
+                            .first = (int)kc_between(kc, 0, 1),
+                            .decays = kc_chance(kc, 30),
+                            .finishes = kc_chance(kc, 30),
+                            .finish = some_finish(kc)};
     const size_t states = some_states(kc, heads, x.state);
     size_t of_state[MOST_DECODE_ROWS];
 
@@ -409,6 +412,9 @@ static void one_decode_heads(struct kc *kc, const struct KERNELS *table, size_t 
     x.den = kc_scratch(kc, "den", 1, heads, ROW16(heads));
     x.dst = kc_user(kc, "dst", heads, columns, (ptrdiff_t)(columns + kc_between(kc, 0, 20)));
     x.dst->canonical = true;
+    x.decay = kc_scratch(kc, "decay", 1, heads, ROW16(heads));
+    for (size_t h = 0; h < heads; h++)
+        GOT(x.decay)[h] = some_decay(kc);
     fill_operands(kc, x.psi);
     fill_operands(kc, x.hi);
     fill_operands(kc, x.ones);
@@ -421,7 +427,7 @@ static void one_decode_heads(struct kc *kc, const struct KERNELS *table, size_t 
     kc_freeze(kc);
     decode_both(kc, table, &x);
     kc_finish(kc);
-    for (size_t h = 0; h < heads; h++)
+    for (size_t h = 0; h < heads && !x.decays && !x.finishes; h++)
         for (size_t c = 0; c < columns; c++)
             near_decoded(kc, &x, h, c);
 }

@@ -11,7 +11,7 @@ TSA_CHECKS = tests/check_api tests/check_batch tests/check_bits tests/check_chun
 	tests/check_views
 TSA_SHELL_TESTS = tests/command.sh tests/command_bench.sh tests/command_files.sh tests/exports.sh tests/rooms.sh
 TSA_TEST_SUPPORT = tests/bf16.h tests/half_model.h tests/kcheck.c tests/kcheck.h \
-	tests/kernels_features_tmpl.h tests/kernels_half_tmpl.h tests/kernels_model_tmpl.h \
+	tests/kernels_features_tmpl.h tests/kernels_gates_tmpl.h tests/kernels_half_tmpl.h tests/kernels_model_tmpl.h \
 	tests/kernels_monomials_tmpl.h tests/kernels_operands_tmpl.h \
 	tests/kernels_products_tmpl.h tests/kernels_rows_tmpl.h tests/kernels_softmax_tmpl.h \
 	tests/kernels_state_tmpl.h tests/kernels_suite_tmpl.h tests/kernels_types.h \
