@@ -213,6 +213,7 @@ KERNEL(update_fold)
                                                                  .ldv = b->ldv,
                                                                  .hi = b->hi,
                                                                  .lo = b->lo,
+                                                                 .e = 1,
                                                                  .ldh = b->ldv});
     return (struct kernel_cost){2.0 * (double)(b->c * b->dv * b->features),
                                 BYTES(b->features * (4 * b->dv + b->c))};

@@ -51,6 +51,7 @@ struct ARGS(update_fold) {
     ptrdiff_t ldl;
     T *hi, *lo;
     ptrdiff_t ldh;
+    T e; /* 1, or what (hi, lo) are multiplied with before, as `decay` does it */
     T *hi_pairs;
     struct tsa_prefetch *prefetch;
 };

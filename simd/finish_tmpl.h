@@ -27,6 +27,11 @@ static void scale_rows(size_t rows, size_t columns, const T *factor, ptrdiff_t s
     for (size_t r = 0; r < rows; r++, factor += step, src += stride, dst += ldd) {
         const V f = v_set1(*factor);
         size_t c = 0;
+        for (; c + 4 * VL <= columns; c += 4 * VL) {
+            TSA_UNROLL
+            for (int j = 0; j < 4; j++)
+                v_store(dst + c + j * VL, v_canonical(v_mul(v_load(src + c + j * VL), f)));
+        }
         for (; c + VL <= columns; c += VL)
             v_store(dst + c, v_canonical(v_mul(v_load(src + c), f)));
         if (c < columns)

@@ -21,39 +21,68 @@ TSA_INLINE V gate_keys(ptrdiff_t i, ptrdiff_t at, size_t n, const T *gate, V dec
     return decay;
 }
 
-static void gate_weights(const struct ARGS(gate_weights) *args)
+/* Squares of VL keys and VL queries; those of one run of queries do not wait for one another. */
+static void gate_squares(const struct ARGS(gate_weights) *a)
 {
-    const struct ARGS(gate_weights) a = *args;
-    for (size_t i = 0; i < a.keys; i += VL) {
-        V decay = v_load(a.decay + i);
-        /* queries before these keys do not see them */
-        const ptrdiff_t unseen = (ptrdiff_t)i - a.diag;
-        size_t t = unseen > 0 ? (size_t)unseen / VL * VL : 0;
-        for (; t < a.queries; t += VL) {
-            const size_t n = a.queries - t < VL ? a.queries - t : VL;
+    for (size_t t = 0; t < a->queries; t += VL) {
+        const size_t n = a->queries - t < VL ? a->queries - t : VL;
+        const ptrdiff_t at = a->diag + (ptrdiff_t)t;
+        /* keys behind the last of these queries are not seen */
+        for (size_t i = 0; i < a->keys && (ptrdiff_t)i < at + (ptrdiff_t)n; i += VL) {
             V x[VL];
-            decay = gate_keys((ptrdiff_t)i, a.diag + (ptrdiff_t)t, n, a.gate + t, decay, x);
-            if (!a.w)
-                continue;
-            for (size_t j = n; j < VL; j++)
+            TSA_UNROLL
+            for (int j = 0; j < VL; j++)
                 x[j] = v_zero();
+            v_store(a->decay + i,
+                    gate_keys((ptrdiff_t)i, at, n, a->gate + t, v_load(a->decay + i), x));
             v_transpose(x);
-            T *w = a.w + (ptrdiff_t)i * a.ldw + t;
-            const size_t rows = a.keys - i < VL ? a.keys - i : VL;
-            for (size_t j = 0; j < rows; j++)
-                v_store(w + (ptrdiff_t)j * a.ldw, v_mul(v_load(w + (ptrdiff_t)j * a.ldw), x[j]));
+            T *w = a->w + (ptrdiff_t)i * a->ldw + t;
+            const size_t rows = a->keys - i < VL ? a->keys - i : VL;
+            for (size_t j = 0; j < rows; j++, w += a->ldw)
+                v_store(w, v_mul(v_load(w), x[j]));
         }
-        v_store(a.decay + i, decay);
     }
 }
 
-/* (hi, lo) times e: the product and its exact rest, renormalised. */
-TSA_INLINE void decay_double(V *hi, V *lo, V e)
+/* The decay of nv vectors of keys from key i on, after all queries. */
+TSA_INLINE void gate_vectors(const int nv, const struct ARGS(gate_weights) *a, ptrdiff_t i)
 {
-    const V p = v_mul(*hi, e);
-    const V r = v_add(v_fma(*hi, e, v_sub(v_zero(), p)), v_mul(*lo, e));
-    *hi = v_add(p, r);
-    *lo = v_sub(r, v_sub(*hi, p));
+    V decay[4];
+    TSA_UNROLL
+    for (int c = 0; c < nv; c++)
+        decay[c] = v_load(a->decay + i + c * VL);
+    const ptrdiff_t end = (ptrdiff_t)a->queries;
+    /* queries before the first of these keys, among them, and behind them all */
+    ptrdiff_t t = i + 1 > a->diag ? i + 1 - a->diag : 0;
+    for (; t < end && a->diag + t < i + nv * VL; t++) {
+        const V g = v_set1(a->gate[t]);
+        TSA_UNROLL
+        for (int c = 0; c < nv; c++)
+            decay[c] = v_from(v_mul(decay[c], g), decay[c], a->diag + t - i - c * VL);
+    }
+    for (; t < end; t++) {
+        const V g = v_set1(a->gate[t]);
+        TSA_UNROLL
+        for (int c = 0; c < nv; c++)
+            decay[c] = v_mul(decay[c], g);
+    }
+    TSA_UNROLL
+    for (int c = 0; c < nv; c++)
+        v_store(a->decay + i + c * VL, decay[c]);
+}
+
+static void gate_weights(const struct ARGS(gate_weights) *args)
+{
+    if (args->w) {
+        gate_squares(args);
+        return;
+    }
+    const ptrdiff_t keys = (ptrdiff_t)args->keys;
+    ptrdiff_t i = 0;
+    for (; i + 4 * VL <= keys; i += 4 * VL)
+        gate_vectors(4, args, i);
+    for (; i < keys; i += VL)
+        gate_vectors(1, args, i);
 }
 
 static void decay(size_t count, T e, T *hi, T *lo)

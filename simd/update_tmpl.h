@@ -11,6 +11,15 @@ TSA_INLINE void add_double(V *hi, V *lo, V x, V low)
     *lo = v_sub(e, v_sub(*hi, s));
 }
 
+/* (hi, lo) times e: the product and its exact rest, renormalised. */
+TSA_INLINE void decay_double(V *hi, V *lo, V e)
+{
+    const V p = v_mul(*hi, e);
+    const V r = v_add(v_fma(*hi, e, v_sub(v_zero(), p)), v_mul(*lo, e));
+    *hi = v_add(p, r);
+    *lo = v_sub(r, v_sub(*hi, p));
+}
+
 /* Local sums of the last register tile that are not yet in (hi, lo). A fold is ten dependent
  * additions per vector, which would hold up the end of a tile; so they are made between the steps
  * of the next tile, a vector at a time. With pairs, two at a time, of two rows: together they make
@@ -22,15 +31,18 @@ struct pending_at {
     int left, column, vectors; /* vectors to go; place in the row; vectors per row */
     T *hi_pairs;               /* place for the next pairs, or NULL */
     bool alone;                /* a tile of one row, which has no partner */
+    T e;                       /* what (hi, lo) are multiplied with before */
 };
 struct pending {
     T x[TSA_TILE_VECTORS * TSA_MOST_ROWS * VL];
     struct pending_at at;
 };
 
-TSA_INLINE V pending_vector(struct pending_at *p, ptrdiff_t row, int x)
+TSA_INLINE V pending_vector(const int gated, struct pending_at *p, ptrdiff_t row, int x)
 {
     V h = v_load(p->hi + row), l = v_load(p->lo + row);
+    if (gated)
+        decay_double(&h, &l, v_set1(p->e));
     add_double(&h, &l, v_load(p->next + x * VL), l);
     v_store(p->hi + row, h);
     v_store(p->lo + row, l);
@@ -39,12 +51,12 @@ TSA_INLINE V pending_vector(struct pending_at *p, ptrdiff_t row, int x)
 
 #if TSA_OPERAND_PAIRS
 #define PENDING_ROWS 2
-TSA_INLINE void pending_rows(struct pending_at *p)
+TSA_INLINE void pending_rows(const int gated, struct pending_at *p)
 {
-    const V even = pending_vector(p, 0, 0);
+    const V even = pending_vector(gated, p, 0, 0);
     V odd = v_zero();
     if (!p->alone)
-        odd = pending_vector(p, p->ld, p->vectors);
+        odd = pending_vector(gated, p, p->ld, p->vectors);
     if (p->hi_pairs) {
         v_store(p->hi_pairs, v_pair(even, odd));
         p->hi_pairs += VL;
@@ -52,13 +64,16 @@ TSA_INLINE void pending_rows(struct pending_at *p)
 }
 #else
 #define PENDING_ROWS 1
-TSA_INLINE void pending_rows(struct pending_at *p) { pending_vector(p, 0, 0); }
+TSA_INLINE void pending_rows(const int gated, struct pending_at *p)
+{
+    pending_vector(gated, p, 0, 0);
+}
 #endif
 
 /* The next vector, or two. */
-TSA_INLINE void pending_step(struct pending_at *p)
+TSA_INLINE void pending_step(const int gated, struct pending_at *p)
 {
-    pending_rows(p);
+    pending_rows(gated, p);
     const int rows = p->alone ? 1 : PENDING_ROWS;
     p->left -= rows;
     p->hi += VL;
@@ -87,8 +102,8 @@ struct update_tiles {
     struct pending *pending; /* NULL: sums are stored to hi, not added to (hi, lo) */
 };
 
-TSA_INLINE void update_tile(const int rows, const int nv, const struct update_tiles *u, size_t f,
-                            size_t col)
+TSA_INLINE void update_tile(const int rows, const int nv, const int gated,
+                            const struct update_tiles *u, size_t f, size_t col)
 {
     V acc[TSA_MOST_ROWS][TSA_TILE_VECTORS];
     if (u->from) {
@@ -111,7 +126,7 @@ TSA_INLINE void update_tile(const int rows, const int nv, const struct update_ti
             TSA_TILE_STEP(rows, nv, a + 1, ldp, b);
             a += 2;
             b += ldv;
-            pending_step(&at);
+            pending_step(gated, &at);
         }
         p->at = at;
     }
@@ -124,7 +139,7 @@ TSA_INLINE void update_tile(const int rows, const int nv, const struct update_ti
         return;
     }
     while (p->at.left > 0)
-        pending_step(&p->at);
+        pending_step(gated, &p->at);
     TSA_TILE_EACH(rows, nv)
         v_store(p->x + (r * nv + c) * VL, acc[r][c]);
     p->at.next = p->x;
@@ -141,14 +156,19 @@ TSA_INLINE void update_tile(const int rows, const int nv, const struct update_ti
 #define X(rows, nv)                                                                                \
     static void update_##rows##x##nv(const struct update_tiles *u, size_t f, size_t col)           \
     {                                                                                              \
-        update_tile(rows, nv, u, f, col);                                                          \
+        update_tile(rows, nv, 0, u, f, col);                                                       \
+    }                                                                                              \
+    static void update_gated_##rows##x##nv(const struct update_tiles *u, size_t f, size_t col)     \
+    {                                                                                              \
+        update_tile(rows, nv, 1, u, f, col);                                                       \
     }
 TSA_TILES(X)
 #undef X
 
 typedef void (*update_fn)(const struct update_tiles *, size_t, size_t);
-static const update_fn update_table[TSA_TILE_VECTORS + 1][TSA_MOST_ROWS + 1] = {
-#define X(rows, nv) [nv][rows] = update_##rows##x##nv,
+static const update_fn update_table[2][TSA_TILE_VECTORS + 1][TSA_MOST_ROWS + 1] = {
+#define X(rows, nv)                                                                                \
+    [0][nv][rows] = update_##rows##x##nv, [1][nv][rows] = update_gated_##rows##x##nv,
     TSA_TILES(X)
 #undef X
 };
@@ -157,12 +177,13 @@ static void update_all(size_t features, size_t columns, const struct update_tile
                        struct tsa_prefetch *prefetch)
 {
     const size_t share = prefetch_share(prefetch, tile_count(features, columns / VL));
+    const int gated = u->pending && u->pending->at.e != 1;
     for (size_t c = 0; c < columns;) {
         const size_t left = (columns - c) / VL;
         const size_t nv = left < TSA_TILE_VECTORS ? left : TSA_TILE_VECTORS;
         for (size_t f = 0; f < features;) {
             const size_t n = tile_rows(nv, features - f);
-            update_table[nv][n](u, f, c);
+            update_table[gated][nv][n](u, f, c);
             if (share > 0)
                 prefetch_next(prefetch, share);
             f += n;
@@ -188,6 +209,7 @@ static void update_fold(const struct ARGS(update_fold) *a)
 {
     struct pending pending;
     pending.at.left = 0;
+    pending.at.e = a->e;
     const struct update_tiles u = {.tokens = a->tokens,
                                    .phi = a->phi,
                                    .v = a->v,
@@ -201,5 +223,5 @@ static void update_fold(const struct ARGS(update_fold) *a)
                                    .pending = &pending};
     update_all(a->features, a->columns, &u, a->prefetch);
     while (pending.at.left > 0)
-        pending_step(&pending.at);
+        pending_step(a->e != 1, &pending.at);
 }

@@ -284,30 +284,74 @@ static double tensor_absmax(const struct tsa_call *call, const struct input *in,
     return most;
 }
 
-/* Gates within [0, 1], value gates finite and not negative; *largest of the latter, or 1. */
-static enum tsa_status check_gates(const struct tsa_call *call, const struct input *in, double most,
-                                   double *largest, struct tsa_error *err)
+/* How many of n numbers, `step` bytes apart, are 0 .. most, before one that is not. */
+static size_t count_within_f32(const char *at, ptrdiff_t step, size_t n, float most)
 {
-    *largest = 1;
-    if (!in->x || !in->x->data)
-        return TSA_OK;
-    for (size_t b = 0; b < call->batch; b++)
-        for (size_t h = 0; h < in->heads; h++)
-            for (size_t t = 0; t < tsa_call_tokens(call, b); t++) {
-                const double g = element(call, in, b, h, t, 0);
-                *largest = larger(*largest, g);
-                if (g >= 0 && g <= most)
-                    continue;
-                char number[TSA_NUMBER_TEXT];
-                const enum tsa_status status = isfinite(g) ? TSA_EINVAL : TSA_ENONFINITE;
-                tsa_fail(err, status, in->name,
-                         "%s is %s at sequence %zu, head %zu, token %zu; wanted 0 to %s", in->name,
-                         tsa_number_text(number, g, 6), tsa_call_slot(call, b), h, t,
-                         most == 1 ? "1" : "the largest finite number of the dtype");
-                place(call, err, b, h, t, -1);
-                return status;
-            }
+    size_t i = 0;
+    for (float x; i < n; i++, at += step) {
+        memcpy(&x, at, sizeof x);
+        if (!(x >= 0 && x <= most))
+            break;
+    }
+    return i;
+}
+static size_t count_within_f64(const char *at, ptrdiff_t step, size_t n, double most)
+{
+    size_t i = 0;
+    for (double x; i < n; i++, at += step) {
+        memcpy(&x, at, sizeof x);
+        if (!(x >= 0 && x <= most))
+            break;
+    }
+    return i;
+}
+
+/* Of the gates of tokens t .. t+n-1. */
+static size_t count_within(const struct tsa_call *call, const struct input *in, size_t b, size_t h,
+                           size_t t, size_t n, double most)
+{
+    const struct tsa_tensor *x = in->x;
+    const char *at = tsa_row(x, tsa_call_batch(call, b), h, tsa_call_first(call, b) + t);
+    const ptrdiff_t step = x->token * (ptrdiff_t)tsa_dtype_bytes(x->dtype);
+    return x->dtype == TSA_F64
+               ? count_within_f64(at, step, n, most)
+               : count_within_f32(at, step, n, (float)(most < FLT_MAX ? most : FLT_MAX));
+}
+
+/* Gates within [0, most]. */
+static enum tsa_status check_gates(const struct tsa_call *call, const struct input *in, double most,
+                                   struct tsa_error *err)
+{
+    for (size_t b = 0; in->x && in->x->data && b < call->batch; b++)
+        for (size_t h = 0; h < in->heads; h++) {
+            const size_t n = tsa_call_tokens(call, b);
+            const size_t t = n > 0 ? count_within(call, in, b, h, 0, n, most) : 0;
+            if (t == n)
+                continue;
+            const double g = element(call, in, b, h, t, 0);
+            char number[TSA_NUMBER_TEXT];
+            const enum tsa_status status = isfinite(g) ? TSA_EINVAL : TSA_ENONFINITE;
+            tsa_fail(err, status, in->name,
+                     "%s is %s at sequence %zu, head %zu, token %zu; wanted 0 to %s", in->name,
+                     tsa_number_text(number, g, 6), tsa_call_slot(call, b), h, t,
+                     most == 1 ? "1" : "the largest finite number of the dtype");
+            place(call, err, b, h, t, -1);
+            return status;
+        }
     return TSA_OK;
+}
+
+/* The largest value gate, or 1. */
+static double largest_gate(const struct tsa_call *call)
+{
+    double most = 1;
+    if (!call->value_gate || !call->value_gate->data)
+        return most;
+    for (size_t b = 0; b < call->batch; b++)
+        for (size_t h = 0; h < call->plan->kv_heads; h++)
+            for (size_t t = 0; t < tsa_call_tokens(call, b); t++)
+                most = larger(most, value_gate(call, b, h, t));
+    return most;
 }
 
 enum tsa_status tsa_check_values(const struct tsa_call *call, struct tsa_error *err)
@@ -330,13 +374,12 @@ enum tsa_status tsa_check_values(const struct tsa_call *call, struct tsa_error *
             return TSA_ENONFINITE;
         const struct input gates = {call->gate, "gate", plan->kv_heads, 1, 0};
         const struct input value_gates = {call->value_gate, "value_gate", plan->kv_heads, 1, 0};
-        double i;
-        enum tsa_status status = check_gates(call, &gates, 1, &i, err);
+        enum tsa_status status = check_gates(call, &gates, 1, err);
         if (status == TSA_OK)
-            status = check_gates(call, &value_gates, l.largest, &i, err);
+            status = check_gates(call, &value_gates, l.largest, err);
         if (status != TSA_OK)
             return status;
-        if (taylor && key_overflows(plan, &l, k, larger(1, v) * i) &&
+        if (taylor && key_overflows(plan, &l, k, larger(1, v) * largest_gate(call)) &&
             find_key_overflow(call, &l, &keys, &values, err))
             return TSA_EOVERFLOW;
     }

@@ -171,8 +171,6 @@ static void fold_block(const struct context *x, const struct window *w, const st
         local = (struct matrix){x->scratch + r->local, (ptrdiff_t)ldv};
         ones = x->scratch + r->ones;
     }
-    if (s->lo && w->e != 1 && !plan->transpose_update)
-        KERNELS(plan)->decay(features * ldv, w->e, s->hi, s->lo);
     for (size_t t = 0; t < w->n; t += TSA_TILE_TOKENS) {
         const struct keys k = key_features(x, w, t, f, ones);
         if (s->lo && k.last && !plan->transpose_update)
@@ -187,6 +185,7 @@ static void fold_block(const struct context *x, const struct window *w, const st
                                                   .ldl = local.ld,
                                                   .hi = s->hi,
                                                   .lo = s->lo,
+                                                  .e = w->e,
                                                   .ldh = s->ld,
                                                   .hi_pairs = s->hi_pairs,
                                                   .prefetch = prefetch});

@@ -7,31 +7,35 @@
  * both from token to token; a fold takes them as of the last one. Once a call has done its work,
  * close_gates advances what states keep. Single tokens advance it at once. */
 
-/* The gate of token t of kv head g of batch b; 1 where the caller gave none. */
-static T gate_at(const struct tsa_tensor *x, size_t b, size_t g, size_t t)
+/* The gates of tokens t .. t+n-1 of an item; ones where the caller gave none. */
+static void gates_in(const struct tsa_tensor *x, const struct tsa_item *it, size_t t, size_t n,
+                     T *gates)
 {
-    if (!x->data)
-        return 1;
-    const void *at = tsa_row(x, b, g, t);
-    T own;
-    OTHER other;
-    if (x->dtype != TSA_DTYPE) {
-        memcpy(&other, at, sizeof other);
-        return (T)other;
+    if (!x->data) {
+        for (size_t i = 0; i < n; i++)
+            gates[i] = 1;
+        return;
     }
-    memcpy(&own, at, sizeof own);
-    return own;
+    const char *at = tsa_row(x, it->b, it->g, t);
+    const ptrdiff_t step = x->token * (ptrdiff_t)tsa_dtype_bytes(x->dtype);
+    OTHER other;
+    for (size_t i = 0; x->dtype == TSA_DTYPE && i < n; i++)
+        memcpy(gates + i, at + (ptrdiff_t)i * step, sizeof *gates);
+    for (size_t i = 0; x->dtype != TSA_DTYPE && i < n; i++) {
+        memcpy(&other, at + (ptrdiff_t)i * step, sizeof other);
+        gates[i] = (T)other;
+    }
 }
 
 /* The gates of tokens t .. t+n-1 of the tensors, behind those of a window. */
 static void append_gates(const struct tsa_call *call, const struct tsa_item *it, struct window *w,
                          size_t t, size_t n)
 {
-    for (size_t i = 0; w->decay && i < n; i++) {
-        w->gate[w->n + i] = gate_at(call->gate, it->b, it->g, t + i);
-        w->decay[w->n + i] = w->value_gate[w->n + i] =
-            gate_at(call->value_gate, it->b, it->g, t + i);
-    }
+    if (!w->decay)
+        return;
+    gates_in(call->gate, it, t, n, w->gate + w->n);
+    gates_in(call->value_gate, it, t, n, w->value_gate + w->n);
+    memcpy(w->decay + w->n, w->value_gate + w->n, n * sizeof(T));
 }
 
 /* decay[0 .. n-1] as of the last token, where those from position s on are new; and *e. */
@@ -89,13 +93,16 @@ static void advance_token(const struct tsa_plan *plan, struct window *w)
 static void open_gates(const struct tsa_call *call)
 {
     const struct tsa_plan *plan = call->plan;
-    for (size_t b = 0; b < call->batch; b++)
-        for (size_t g = 0; tsa_call_tokens(call, b) > 0 && g < plan->kv_heads; g++) {
+    for (size_t b = 0; b < call->batch; b++) {
+        const struct tsa_state *s = call->states[tsa_call_slot(call, b)];
+        if (tsa_call_tokens(call, b) == 0 || tsa_state_layer(s, call->layer)->tokens > 0)
+            continue;
+        for (size_t g = 0; g < plan->kv_heads; g++) {
             struct kv_head kv;
             set_kv_head(&kv, call, b, g);
-            if (tsa_state_layer(kv.item.state, call->layer)->tokens == 0)
-                kv.window.past[0] = kv.window.past[1] = 1;
+            kv.window.past[0] = kv.window.past[1] = 1;
         }
+    }
 }
 
 /* Advance what the state of an item keeps over the tokens of the call. */
@@ -114,8 +121,12 @@ static void close_task(const struct context *x, size_t index)
     w.e = all < plan->chunk ? w.e : 1;
     advance(plan, &w, s, w.decay, &w.e);
     w.past[0] = w.e;
-    T product = w.past[1];
-    for (size_t t = it->t; t < it->end; t++)
-        product = product * gate_at(call->gate, it->b, it->g, t);
+    T product = w.past[1], *gates = x->scratch + plan->scratch.decay_run;
+    for (size_t t = it->t, n; t < it->end; t += n) {
+        n = it->end - t < plan->chunk ? it->end - t : plan->chunk;
+        gates_in(call->gate, it, t, n, gates);
+        for (size_t i = 0; i < n; i++)
+            product = product * gates[i];
+    }
     w.past[1] = product;
 }

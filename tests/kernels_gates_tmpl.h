@@ -25,15 +25,6 @@ static void test_multiply(struct kc *kc, const struct KERNELS *table)
     }
 }
 
-/* A factor of sums: often 1 or 0, also so small that products underflow. */
-static T some_decay(struct kc *kc)
-{
-    static const T values[] = {1, 1, 0, (T)0.5, (T)1e-30, (T)TINY};
-
-    return kc_chance(kc, 60) ? (T)fabs(kc_unit(kc))
-                             : values[kc_between(kc, 0, sizeof values / sizeof *values - 1)];
-}
-
 static void one_decay(struct kc *kc, const struct KERNELS *table, size_t count)
 {
     const size_t ld = tsa_round_up(count, LINE);

@@ -142,12 +142,8 @@ static void model_psi_k(const struct tsa_monomials *mono, T *base, const T *weig
 
 static void model_decay(size_t count, T e, T *hi, T *lo)
 {
-    for (size_t i = 0; i < count; i++) {
-        T p = hi[i] * e, product = lo[i] * e, r = FMA(hi[i], e, -p) + product;
-
-        hi[i] = p + r;
-        lo[i] = r - (hi[i] - p);
-    }
+    for (size_t i = 0; i < count; i++)
+        decay_double_float(&hi[i], &lo[i], e);
 }
 
 static void model_fold(size_t count, T *hi, T *lo, T e, const T *local, T *prefix)
@@ -156,7 +152,7 @@ static void model_fold(size_t count, T *hi, T *lo, T e, const T *local, T *prefi
         T was = hi[i];
 
         if (e != 1)
-            model_decay(1, e, &hi[i], &lo[i]);
+            decay_double_float(&hi[i], &lo[i], e);
         add_double_float(&hi[i], &lo[i], local[i], lo[i]);
         if (prefix != NULL)
             prefix[i] = was;

@@ -18,6 +18,14 @@ static void add_double_float(T *hi, T *lo, T x, T y)
     *lo = e - (*hi - s);
 }
 
+static void decay_double_float(T *hi, T *lo, T e)
+{
+    T p = *hi * e, product = *lo * e, r = FMA(*hi, e, -p) + product;
+
+    *hi = p + r;
+    *lo = r - (*hi - p);
+}
+
 static void model_transpose(const struct ARGS(transpose) *a)
 {
     for (size_t r = 0; r < a->features; r++) {
@@ -85,6 +93,8 @@ static void model_update_fold(const struct ARGS(update_fold) *a)
             T s = a->local != NULL ? a->local[f * (size_t)a->ldl + c] : 0;
 
             s = update_chain(a->tokens, a->phi + f * OPERAND_TILE, a->v + c, (size_t)a->ldv, s);
+            if (a->e != 1)
+                decay_double_float(&a->hi[at], &a->lo[at], a->e);
             add_double_float(&a->hi[at], &a->lo[at], s, a->lo[at]);
         }
     keep_pairs(a->features, a->columns, a->hi, (size_t)a->ldh, a->hi_pairs);
@@ -93,6 +103,15 @@ static void model_update_fold(const struct ARGS(update_fold) *a)
 /* -- tests ------------------------------------------------------------------------------------- */
 
 static const struct KERNELS model; /* of all kernels, below */
+
+/* A factor of sums: often 1 or 0, also so small that products underflow. */
+static T some_decay(struct kc *kc)
+{
+    static const T values[] = {1, 1, 0, (T)0.5, (T)1e-30, (T)TINY};
+
+    return kc_chance(kc, 60) ? (T)fabs(kc_unit(kc))
+                             : values[kc_between(kc, 0, sizeof values / sizeof *values - 1)];
+}
 
 /* Prefetching changes nothing, wherever it points; or nothing is prefetched. */
 static struct tsa_prefetch *some_prefetch(struct kc *kc, struct tsa_prefetch *prefetch)
