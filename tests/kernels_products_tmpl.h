@@ -242,11 +242,12 @@ static void one_update(struct kc *kc, const struct KERNELS *table, size_t featur
 {
     size_t ldv = some_line_ld(kc, cols), ldh = some_line_ld(kc, cols), ldl = some_line_ld(kc, cols);
     int first = (int)kc_between(kc, 0, 1);
+    const T e = fold && kc_chance(kc, 40) ? some_decay(kc) : 1;
     struct kc_array *phi, *v, *local, *hi = NULL, *lo = NULL, *hi_pairs = NULL, *sum;
     struct tsa_prefetch prefetch;
 
-    kc_case(kc, "features %zu cols %zu rows %zu ldv %zu ldh %zu ldl %zu first %d", features, cols,
-            rows, ldv, ldh, ldl, first);
+    kc_case(kc, "features %zu cols %zu rows %zu ldv %zu ldh %zu ldl %zu first %d e %g", features,
+            cols, rows, ldv, ldh, ldl, first, (double)e);
     phi = kc_scratch(kc, "phi", features, rows, OPERAND_TILE);
     v = kc_scratch(kc, "v", rows, cols, ldv);
     sum = local = kc_scratch(kc, "local", features, cols, ldl);
@@ -278,6 +279,7 @@ static void one_update(struct kc *kc, const struct KERNELS *table, size_t featur
                                                   .hi = P(hi),
                                                   .lo = P(lo),
                                                   .ldh = (ptrdiff_t)ldh,
+                                                  .e = e,
                                                   .hi_pairs = hi_pairs != NULL ? P(hi_pairs) : NULL,
                                                   .prefetch = some_prefetch(kc, &prefetch)});
         else
@@ -304,7 +306,7 @@ static void one_update(struct kc *kc, const struct KERNELS *table, size_t featur
                 add_term(GOT(phi)[f * OPERAND_TILE + t], GOT(v)[t * ldv + c], &ref, &all);
             error = chain_error(ROUNDINGS * rows + 1, all);
             if (fold) {
-                REAL high = BEFORE(hi)[f * ldh + c], low = BEFORE(lo)[f * ldh + c];
+                REAL high = BEFORE(hi)[f * ldh + c] * (REAL)e, low = BEFORE(lo)[f * ldh + c] * e;
 
                 /* hi + lo is the sum up to roundings of the low parts, each relative U of e
                  * and lo, where |e| <= U |hi + local| */
