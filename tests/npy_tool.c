@@ -154,6 +154,17 @@ static int poke(char **argv)
     return 0;
 }
 
+/* fill FILE VALUE: in all places; or the magnitudes of what is there */
+static int fill(char **argv)
+{
+    struct array a = load(argv[0]);
+    for (size_t i = 0; i < a.count; i++)
+        a.x[i] = strcmp(argv[1], "abs") == 0 ? fabs(a.x[i]) : strtod(argv[1], NULL);
+    save(argv[0], &a);
+    free(a.x);
+    return 0;
+}
+
 /* convert FILE TYPE TO: rounded once */
 static int convert(char **argv)
 {
@@ -192,15 +203,18 @@ static int compare(char **argv)
 int main(int argc, char **argv)
 {
     const char *word = argc > 1 ? argv[1] : "";
-    if (strcmp(word, "make") == 0 && argc >= 7)
+    if (strcmp(word, "make") == 0 && argc >= 6)
         return make(argc - 2, argv + 2);
     if (strcmp(word, "poke") == 0 && argc == 5)
         return poke(argv + 2);
+    if (strcmp(word, "fill") == 0 && argc == 4)
+        return fill(argv + 2);
     if (strcmp(word, "convert") == 0 && argc == 5)
         return convert(argv + 2);
     if (strcmp(word, "compare") == 0 && argc == 5)
         return compare(argv + 2);
     fprintf(stderr, "usage: npy_tool make FILE TYPE SEED SHAPE... | poke FILE INDEX VALUE | "
+                    "fill FILE VALUE|abs | "
                     "convert FILE TYPE TO | compare FILE TRUTH TOLERANCE\n"
                     "types: f4, f8, f2, u2 (bf16)\n");
     return 2;

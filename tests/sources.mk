@@ -9,7 +9,7 @@ TSA_CHECKS = tests/check_api tests/check_batch tests/check_bits tests/check_chun
 	tests/check_ragged_errors tests/check_reduce tests/check_rest tests/check_slots tests/check_softmax \
 	tests/check_softmax_values tests/check_state tests/check_threads tests/check_turns \
 	tests/check_views
-TSA_SHELL_TESTS = tests/command.sh tests/command_bench.sh tests/command_files.sh tests/exports.sh tests/rooms.sh
+TSA_SHELL_TESTS = tests/command.sh tests/command_bench.sh tests/command_files.sh tests/command_models.sh tests/exports.sh tests/rooms.sh
 TSA_TEST_SUPPORT = tests/bf16.h tests/half_model.h tests/kcheck.c tests/kcheck.h \
 	tests/kernels_features_tmpl.h tests/kernels_gates_tmpl.h tests/kernels_half_tmpl.h tests/kernels_model_tmpl.h \
 	tests/kernels_monomials_tmpl.h tests/kernels_operands_tmpl.h \
@@ -42,7 +42,7 @@ TESTS = tests/header tests/exports.sh tests/rooms.sh
 # writes and compares the arrays of the command's tests
 if TSA_COMMAND
 check_PROGRAMS += tests/npy_tool
-TESTS += tests/command.sh tests/command_bench.sh tests/command_files.sh
+TESTS += tests/command.sh tests/command_bench.sh tests/command_files.sh tests/command_models.sh
 endif
 tests_npy_tool_SOURCES = tests/npy_tool.c tests/half_model.h
 tests_npy_tool_LDADD =

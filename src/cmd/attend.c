@@ -48,6 +48,11 @@ void attend_plan_options(const struct attend *a, struct tsa_options *options)
     options->threads = o->threads;
     options->isa = o->isa;
     options->compute = o->compute;
+    options->gate = o->gate != NULL ? TSA_GATE_SCALAR : TSA_GATE_NONE;
+    options->output = o->output;
+    options->output_scale = o->output_scale;
+    options->denominator_add = o->denominator_add;
+    options->denominator_floor = o->denominator_floor;
     if (o->exact_degrees_given)
         options->exact_degrees = o->exact_degrees;
     if (attend_is_empty(a)) {
@@ -72,6 +77,8 @@ struct feed attend_feed(const struct attend *a, const struct tsa_plan *plan,
         .q = a->tq,
         .k = a->tk,
         .v = a->tv,
+        .gate = a->tgate,
+        .value_gate = a->tvalue_gate,
         .batch = a->batch,
         .queries = a->queries,
         .keys = a->keys,
@@ -86,10 +93,12 @@ int attend_fail(const struct attend *a, const struct feed *feed, enum tsa_status
                 const struct tsa_error *err)
 {
     const char *argument = err->argument != NULL ? err->argument : "";
-    const char *path = strcmp(argument, "q") == 0   ? a->options.q
-                       : strcmp(argument, "k") == 0 ? a->options.k
-                       : strcmp(argument, "v") == 0 ? a->options.v
-                                                    : NULL;
+    const char *path = strcmp(argument, "q") == 0            ? a->options.q
+                       : strcmp(argument, "k") == 0          ? a->options.k
+                       : strcmp(argument, "v") == 0          ? a->options.v
+                       : strcmp(argument, "gate") == 0       ? a->options.gate
+                       : strcmp(argument, "value_gate") == 0 ? a->options.value_gate
+                                                             : NULL;
     if (path != NULL && err->token >= 0 && feed->start > 0)
         return cmd_fail("%s: %s (tokens counted from %zu, where the call starts)", path, err->text,
                         feed->start);
@@ -202,6 +211,8 @@ static int print_json(const struct attend *a, const struct results *r)
         "head_dim", (json_int_t)a->head_dim, "value_dim", (json_int_t)a->value_dim, "tokens",
         (json_int_t)a->keys, "calls", (json_int_t)r->calls, "folds", (json_int_t)r->folds,
         "seconds", cmd_json_number(r->seconds));
+    if (root != NULL)
+        json_object_set_new(root, "recurrence", attend_recurrence_json(a));
     if (root != NULL && o->compare)
         json_object_set_new(root, "taylor_vs_softmax",
                             json_pack("{s:o, s:o}", "relative_l2", cmd_json_number(r->relative_l2),
@@ -262,6 +273,7 @@ static int print_text(const struct attend *a, const struct results *r)
                o->terms == 1 ? "" : "s", tsa_plan_chunk(r->plan), o->temperature);
     printf("normalize %s, %s\n", o->normalize == TSA_NORMALIZE_L2 ? "l2" : "none",
            o->noncausal ? "noncausal" : "causal");
+    attend_print_recurrence(a);
     printf("computed   on %s, %d thread%s, %zu call%s, %zu fold%s a sequence, %.3f s\n",
            tsa_plan_isa(r->plan), tsa_plan_threads(r->plan),
            tsa_plan_threads(r->plan) == 1 ? "" : "s", r->calls, r->calls == 1 ? "" : "s", r->folds,
@@ -384,5 +396,7 @@ int cmd_attend(int argc, char **argv)
     npy_free(&a.q);
     npy_free(&a.k);
     npy_free(&a.v);
+    npy_free(&a.gate);
+    npy_free(&a.value_gate);
     return code;
 }

@@ -27,14 +27,18 @@ struct attend_options {
     double coefficients[TSA_MAX_TERMS];
     size_t coefficient_count; /* 0: Taylor's */
     bool softmax, noncausal, compare, report, json, force;
+    /* Of recurrences other than the paper's (recurrence.c) */
+    const char *model, *gate, *value_gate; /* a name; files, or NULL */
+    enum tsa_output output;
+    double output_scale, denominator_add, denominator_floor;
 };
 
 /* The problem in the files. */
 struct attend {
     struct attend_options options;
-    struct npy q, k, v;
+    struct npy q, k, v, gate, value_gate;
     size_t rank, batch, heads, kv_heads, queries, keys, head_dim, value_dim;
-    struct tsa_tensor tq, tk, tv, to;
+    struct tsa_tensor tq, tk, tv, to, tgate, tvalue_gate; /* gates: data NULL if none */
     void *out;
     size_t out_bytes;
 };
@@ -58,6 +62,20 @@ int attend_load(struct attend *attend);
 /* A contiguous tensor of the problem's rank. */
 struct tsa_tensor attend_tensor(void *data, enum tsa_dtype dtype, size_t heads, size_t tokens,
                                 size_t width);
+
+/* -- recurrence.c ------------------------------------------------------------------------------ */
+
+/* Set what a published model sets; false after a line on stderr. A temperature or a scale of 0
+ * waits for the shape. */
+bool attend_parse_model(const char *name, struct attend_options *options);
+/* Do the options go together? An exit code. */
+int attend_check_recurrence(const struct attend_options *options);
+/* What the model leaves to the shape. */
+void attend_settle_recurrence(struct attend *attend);
+/* Read the files of gates. An exit code. */
+int attend_load_gates(struct attend *attend);
+json_t *attend_recurrence_json(const struct attend *attend);
+void attend_print_recurrence(const struct attend *attend);
 
 /* -- range.c --------------------------------------------------------------------------------- */
 

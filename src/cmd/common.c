@@ -221,11 +221,19 @@ int cmd_plan(const struct tsa_options *options, struct tsa_plan **plan)
 int cmd_fail_plan(enum tsa_status status, const struct tsa_error *err)
 {
     /* Values whose limits only the library knows. */
-    static const char *const names[] = {"temperature", "coefficients", "threads", "compute",
-                                        "chunk"};
+    static const struct {
+        const char *argument, *option;
+    } names[] = {{"temperature", "temperature"},
+                 {"coefficients", "coefficients"},
+                 {"threads", "threads"},
+                 {"compute", "compute"},
+                 {"chunk", "chunk"},
+                 {"output_scale", "output-scale"},
+                 {"denominator_add", "denominator-add"},
+                 {"denominator_floor", "denominator-floor"}};
     for (size_t i = 0; status == TSA_EINVAL && i < sizeof names / sizeof names[0]; i++)
-        if (err->argument != NULL && strcmp(err->argument, names[i]) == 0)
-            return cmd_usage("--%s: %s", names[i], err->text);
+        if (err->argument != NULL && strcmp(err->argument, names[i].argument) == 0)
+            return cmd_usage("--%s: %s", names[i].option, err->text);
     return cmd_fail_library(NULL, status, err);
 }
 

@@ -18,6 +18,8 @@
 /* The rest of the tensor from one token on. */
 static struct tsa_tensor from_token(struct tsa_tensor t, size_t token)
 {
+    if (t.data == NULL)
+        return t;
     t.data = (char *)t.data + (ptrdiff_t)token * t.token * (ptrdiff_t)cmd_dtype_size(t.dtype);
     return t;
 }
@@ -80,6 +82,8 @@ static enum tsa_status absorb_all(struct feed *feed, struct tsa_state **states, 
         const struct tsa_tensor q = from_token(feed->q, outputs ? at : 0);
         const struct tsa_tensor o = from_token(feed->o, outputs ? at : 0);
         const struct tsa_tensor k = from_token(feed->k, at), v = from_token(feed->v, at);
+        const struct tsa_tensor gate = from_token(feed->gate, at);
+        const struct tsa_tensor value_gate = from_token(feed->value_gate, at);
         feed->start = at;
         if (!outputs)
             status = tsa_absorb(feed->plan,
@@ -88,7 +92,9 @@ static enum tsa_status absorb_all(struct feed *feed, struct tsa_state **states, 
                                                     .count = feed->batch,
                                                     .tokens = size,
                                                     .k = k,
-                                                    .v = v},
+                                                    .v = v,
+                                                    .gate = gate,
+                                                    .value_gate = value_gate},
                                 ws, err);
         else if (feed->step == 1)
             status = tsa_decode(feed->plan,
@@ -98,6 +104,8 @@ static enum tsa_status absorb_all(struct feed *feed, struct tsa_state **states, 
                                                     .q = q,
                                                     .k = k,
                                                     .v = v,
+                                                    .gate = gate,
+                                                    .value_gate = value_gate,
                                                     .o = o},
                                 ws, err);
         else
@@ -109,6 +117,8 @@ static enum tsa_status absorb_all(struct feed *feed, struct tsa_state **states, 
                                                      .q = q,
                                                      .k = k,
                                                      .v = v,
+                                                     .gate = gate,
+                                                     .value_gate = value_gate,
                                                      .o = o},
                                  ws, err);
         feed->calls++;

@@ -11,7 +11,7 @@
 
 struct feed {
     const struct tsa_plan *plan;
-    struct tsa_tensor q, k, v, o;
+    struct tsa_tensor q, k, v, o, gate, value_gate;
     size_t batch, queries, keys;
     bool causal;
     size_t step; /* tokens a call; 0: all at once, or pieces of our choice under a progress bar */

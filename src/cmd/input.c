@@ -32,6 +32,17 @@ static const char help[] =
     "  --coefficients C     taylor, or c0,c1,...: the coefficients of x^m (taylor)\n"
     "  --chunk C            tokens per fold of the window, 1 to 1048576; part of the\n"
     "                       arithmetic (by the shape)\n"
+    "  --gate FILE          factors in [0, 1] by which keys and values forget, of K's shape\n"
+    "                       without its last dimension, '<f4' or '<f8'\n"
+    "  --value-gate FILE    factors >= 0 of each key with its value, of the same shape\n"
+    "  --output WHAT        ratio: weighted values over the sum of weights; sum: not divided\n"
+    "                       (ratio)\n"
+    "  --output-scale S     outputs times S (1)\n"
+    "  --denominator-add E  a denominator becomes itself plus E, (0)\n"
+    "  --denominator-floor F  and then the larger of its magnitude and F (0: as it is)\n"
+    "  --model NAME         the options of a published model: based, taylorshift, rebased,\n"
+    "                       sata, power, retnet, gla, mamba2, mlstm (doc/models.md); other\n"
+    "                       options change it\n"
     "  --noncausal          every query sees every key; their numbers may differ\n"
     "  --method NAME        taylor, or softmax: the exact, quadratic way (taylor)\n"
     "  --dtype TYPE         of the output: f32, f64, bf16 or f16 (as Q). The arithmetic is f64\n"
@@ -58,6 +69,13 @@ enum {
     OPT_NORMALIZE,
     OPT_COEFFICIENTS,
     OPT_CHUNK,
+    OPT_GATE,
+    OPT_VALUE_GATE,
+    OPT_OUTPUT,
+    OPT_OUTPUT_SCALE,
+    OPT_DENOMINATOR_ADD,
+    OPT_DENOMINATOR_FLOOR,
+    OPT_MODEL,
     OPT_NONCAUSAL,
     OPT_METHOD,
     OPT_DTYPE,
@@ -82,6 +100,13 @@ static const struct option long_options[] = {
     {"normalize", required_argument, NULL, OPT_NORMALIZE},
     {"coefficients", required_argument, NULL, OPT_COEFFICIENTS},
     {"chunk", required_argument, NULL, OPT_CHUNK},
+    {"gate", required_argument, NULL, OPT_GATE},
+    {"value-gate", required_argument, NULL, OPT_VALUE_GATE},
+    {"output", required_argument, NULL, OPT_OUTPUT},
+    {"output-scale", required_argument, NULL, OPT_OUTPUT_SCALE},
+    {"denominator-add", required_argument, NULL, OPT_DENOMINATOR_ADD},
+    {"denominator-floor", required_argument, NULL, OPT_DENOMINATOR_FLOOR},
+    {"model", required_argument, NULL, OPT_MODEL},
     {"noncausal", no_argument, NULL, OPT_NONCAUSAL},
     {"method", required_argument, NULL, OPT_METHOD},
     {"dtype", required_argument, NULL, OPT_DTYPE},
@@ -140,9 +165,42 @@ static bool parse_word(const char *option, const char *text, const char *no, con
     return false;
 }
 
-static bool parse_option(int c, const char *text, struct attend_options *o)
+/* Options of recurrences other than the paper's; *known is false for the others. */
+static bool parse_recurrence(int c, const char *text, struct attend_options *o, bool *known)
 {
     bool flag;
+    *known = true;
+    switch (c) {
+    case OPT_GATE:
+        o->gate = text;
+        return true;
+    case OPT_VALUE_GATE:
+        o->value_gate = text;
+        return true;
+    case OPT_OUTPUT:
+        if (!parse_word("--output", text, "ratio", "sum", &flag))
+            return false;
+        o->output = flag ? TSA_OUTPUT_SUM : TSA_OUTPUT_RATIO;
+        return true;
+    case OPT_OUTPUT_SCALE:
+        return cmd_parse_double("--output-scale", text, false, &o->output_scale);
+    case OPT_DENOMINATOR_ADD:
+        return cmd_parse_double("--denominator-add", text, false, &o->denominator_add);
+    case OPT_DENOMINATOR_FLOOR:
+        return cmd_parse_double("--denominator-floor", text, false, &o->denominator_floor);
+    case OPT_MODEL: /* taken before the others */
+        return true;
+    }
+    *known = false;
+    return true;
+}
+
+static bool parse_option(int c, const char *text, struct attend_options *o)
+{
+    bool flag, known;
+    const bool good = parse_recurrence(c, text, o, &known);
+    if (known)
+        return good;
     switch (c) {
     case 'q':
         o->q = text;
@@ -210,8 +268,13 @@ static bool parse_option(int c, const char *text, struct attend_options *o)
 int attend_parse(int argc, char **argv, struct attend_options *o, bool *done)
 {
     *done = false;
-    *o = (struct attend_options){.temperature = 2, .normalize = TSA_NORMALIZE_L2};
+    *o =
+        (struct attend_options){.temperature = 2, .normalize = TSA_NORMALIZE_L2, .output_scale = 1};
     opterr = 0;
+    for (int c; (c = getopt_long(argc, argv, ":q:k:v:o:", long_options, NULL)) != -1;)
+        if (c == OPT_MODEL && !attend_parse_model(optarg, o))
+            return CMD_USAGE;
+    optind = 1;
     for (int c; (c = getopt_long(argc, argv, ":q:k:v:o:", long_options, NULL)) != -1;) {
         if (c == '?' || c == ':')
             return cmd_bad_option(c, argv);
@@ -235,6 +298,9 @@ int attend_parse(int argc, char **argv, struct attend_options *o, bool *done)
     for (size_t i = 0; i < 4; i++)
         if (files[i].file == NULL)
             return cmd_usage("%s: missing; wanted a file", files[i].option);
+    code = attend_check_recurrence(o);
+    if (code != CMD_OK)
+        return code;
     if (o->coefficient_count > 0 && o->terms > 0 && o->terms != o->coefficient_count)
         return cmd_usage("--coefficients: %zu numbers found; wanted %zu, as --terms says",
                          o->coefficient_count, o->terms);
@@ -345,14 +411,14 @@ int attend_load(struct attend *a)
     const struct {
         const char *path;
         struct npy *array;
-    } files[] = {{o->q, &a->q}, {o->k, &a->k}, {o->v, &a->v}};
-    for (size_t i = 0; i < 3; i++)
-        if (!o->force && output_same_file(o->o, files[i].path))
+    } files[] = {{o->q, &a->q}, {o->k, &a->k}, {o->v, &a->v}, {o->gate, 0}, {o->value_gate, 0}};
+    for (size_t i = 0; i < 5; i++)
+        if (!o->force && files[i].path != NULL && output_same_file(o->o, files[i].path))
             return cmd_fail("%s: is the input %s, too; --force lets the output replace it", o->o,
                             files[i].path);
     for (size_t i = 0; i < 3; i++) {
         char text[NPY_TEXT];
-        if (!npy_read(files[i].path, files[i].array, text))
+        if (!npy_read(files[i].path, 2, files[i].array, text))
             return cmd_fail("%s: %s", files[i].path, text);
         if (files[i].array->dtype == TSA_BF16 && o->dtype == 0)
             return cmd_fail("%s: dtype '%s' found; if it holds bf16, say --dtype bf16, or another "
@@ -370,5 +436,6 @@ int attend_load(struct attend *a)
     a->tk = attend_tensor(a->k.data, a->k.dtype, a->kv_heads, a->keys, a->head_dim);
     a->tv = attend_tensor(a->v.data, a->v.dtype, a->kv_heads, a->keys, a->value_dim);
     a->to = attend_tensor(a->out, o->dtype, a->heads, a->queries, a->value_dim);
-    return CMD_OK;
+    attend_settle_recurrence(a);
+    return attend_load_gates(a);
 }

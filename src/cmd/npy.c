@@ -170,13 +170,17 @@ static bool take_shape(struct cursor *c, struct npy *array)
         rank++;
         comma = take(c, ',');
     }
-    if (rank < 2 || rank > NPY_MAX_RANK)
-        return refuse(c->text,
-                      "%zu dimension%s found; wanted 2, 3 or 4: [N,D], [H,N,D] or "
-                      "[B,H,N,D]",
-                      rank, rank == 1 ? "" : "s");
     array->rank = rank;
     return true;
+}
+
+static bool check_rank(const struct npy *array, size_t least, char *text)
+{
+    if (array->rank >= least && array->rank <= NPY_MAX_RANK && array->rank > 0)
+        return true;
+    return refuse(text, "%zu dimension%s found; wanted %s", array->rank,
+                  array->rank == 1 ? "" : "s",
+                  least > 1 ? "2, 3 or 4: [N,D], [H,N,D] or [B,H,N,D]" : "1, 2 or 3");
 }
 
 static bool take_descr(struct cursor *c, struct npy *array)
@@ -355,24 +359,25 @@ static bool read_data(FILE *stream, struct npy *array, char *text)
     return ferror(stream) ? read_error(text) : true;
 }
 
-bool npy_read_stream(FILE *stream, struct npy *array, char *text)
+bool npy_read_stream(FILE *stream, size_t least, struct npy *array, char *text)
 {
     memset(array, 0, sizeof *array);
     if (!little_endian())
         return refuse(text, "big-endian machines cannot read .npy files in this version");
-    if (read_head(stream, array, text) && read_data(stream, array, text))
+    if (read_head(stream, array, text) && check_rank(array, least, text) &&
+        read_data(stream, array, text))
         return true;
     npy_free(array);
     return false;
 }
 
-bool npy_read(const char *path, struct npy *array, char *text)
+bool npy_read(const char *path, size_t least, struct npy *array, char *text)
 {
     memset(array, 0, sizeof *array);
     FILE *stream = fopen(path, "rb");
     if (stream == NULL)
         return refuse(text, "%s", strerror(errno));
-    bool good = npy_read_stream(stream, array, text);
+    bool good = npy_read_stream(stream, least, array, text);
     fclose(stream);
     return good;
 }

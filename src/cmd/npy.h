@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* NumPy's .npy files: f2, f4, f8, and for bf16, which NumPy does not have, u2 or V2; little-endian,
- * C order, two to four dimensions. */
+ * C order, up to four dimensions. */
 #ifndef TSA_NPY_H
 #define TSA_NPY_H
 
@@ -23,11 +23,11 @@ struct npy {
     void *data;
 };
 
-/* Read a whole file. On failure nothing is held, and text (NPY_TEXT bytes) says what was found
- * and what is wanted, without the path. */
-bool npy_read(const char *path, struct npy *array, char *text);
+/* Read a whole file of `least` dimensions or more. On failure nothing is held, and text (NPY_TEXT
+ * bytes) says what was found and what is wanted, without the path. */
+bool npy_read(const char *path, size_t least, struct npy *array, char *text);
 /* The same from a stream at its start. */
-bool npy_read_stream(FILE *stream, struct npy *array, char *text);
+bool npy_read_stream(FILE *stream, size_t least, struct npy *array, char *text);
 void npy_free(struct npy *array);
 
 /* Write the head of a version 1.0 file; the data follow it at a multiple of 64 bytes. */

@@ -26,6 +26,8 @@ static int marked_outputs(const struct attend *a, double c0, double **rows)
     options.dtype = TSA_F64;
     options.compute = TSA_COMPUTE_EXACT;
     options.value_dim = 1;
+    options.output_scale = 1;
+    options.denominator_add = options.denominator_floor = 0;
     if (a->options.coefficient_count > 0) {
         for (size_t m = 0; m < a->options.terms; m++)
             coefficients[m] = m == 0 ? c0 : a->options.coefficients[m];
