@@ -88,6 +88,14 @@ struct model_head *model_head_new(const struct model *m)
     s->lo = calloc(m->features * m->dv, elem(m));
     s->ones_hi = calloc(m->features, elem(m));
     s->ones_lo = calloc(m->features, elem(m));
+    s->decay = calloc(m->chunk, elem(m));
+    s->past = calloc(2, elem(m));
+    for (int i = 0; i < 2; i++) {
+        if (m->dtype == TSA_F32)
+            ((float *)s->past)[i] = 1;
+        else
+            ((double *)s->past)[i] = 1;
+    }
     return s;
 }
 
@@ -101,6 +109,8 @@ void model_head_free(struct model_head *s)
     free(s->lo);
     free(s->ones_hi);
     free(s->ones_lo);
+    free(s->decay);
+    free(s->past);
     free(s);
 }
 
@@ -114,6 +124,8 @@ void model_head_copy(const struct model *m, struct model_head *dst, const struct
     memcpy(dst->lo, src->lo, m->features * m->dv * elem(m));
     memcpy(dst->ones_hi, src->ones_hi, m->features * elem(m));
     memcpy(dst->ones_lo, src->ones_lo, m->features * elem(m));
+    memcpy(dst->decay, src->decay, m->chunk * elem(m));
+    memcpy(dst->past, src->past, 2 * elem(m));
 }
 
 #define T float
@@ -122,6 +134,7 @@ void model_head_copy(const struct model *m, struct model_head *dst, const struct
 #define FMA fmaf
 #define DOT bf16_dot
 #define SQRT sqrtf
+#define ABS fabsf
 #define EMAX 126
 #define QNAN 0x7fc00000u
 #include "model_tmpl.h"
@@ -131,6 +144,7 @@ void model_head_copy(const struct model *m, struct model_head *dst, const struct
 #undef FMA
 #undef DOT
 #undef SQRT
+#undef ABS
 #undef EMAX
 #undef QNAN
 #define T double
@@ -139,6 +153,7 @@ void model_head_copy(const struct model *m, struct model_head *dst, const struct
 #define FMA fma
 #define DOT(a0, b0, a1, b1, acc) (abort(), (a0) + (b0) + (a1) + (b1) + (acc)) /* none */
 #define SQRT sqrt
+#define ABS fabs
 #define EMAX 1022
 #define QNAN 0x7ff8000000000000u
 #include "model_tmpl.h"
@@ -157,6 +172,15 @@ void model_append(const struct model *m, struct model_head *s, const void *k, co
         append_f32(m, s, k, v);
     else
         append_f64(m, s, k, v);
+}
+
+void model_gate(const struct model *m, struct model_head *s, const void *gate,
+                const void *value_gate)
+{
+    if (m->dtype == TSA_F32)
+        gate_f32(s, gate, value_gate);
+    else
+        gate_f64(s, gate, value_gate);
 }
 
 void model_fold(const struct model *m, struct model_head *s)
@@ -198,18 +222,21 @@ void model_export(const struct model *m, const struct model_head *s, double *sum
         export_f64(m, s, sums);
 }
 
-void model_run(const struct model *m, struct model_head *const *s, size_t tokens, const void *q,
-               const void *k, const void *v, void *o)
+void model_run(const struct model *m, struct model_head *const *s, size_t tokens,
+               const struct model_rows *rows)
 {
     const size_t group = m->heads / m->kv_heads, e = elem(m);
     for (size_t g = 0; g < m->kv_heads; g++)
         for (size_t t = 0; t < tokens; t++) {
             const size_t row = g * tokens + t;
-            model_append(m, s[g], (const char *)k + row * m->d * e,
-                         (const char *)v + row * m->dv * e);
-            for (size_t h = g * group; q != NULL && h < (g + 1) * group; h++)
-                model_query(m, s[g], h, (const char *)q + (h * tokens + t) * m->d * e,
-                            (char *)o + (h * tokens + t) * m->dv * e);
+            model_append(m, s[g], (const char *)rows->k + row * m->d * e,
+                         (const char *)rows->v + row * m->dv * e);
+            if (m->gated)
+                model_gate(m, s[g], (const char *)rows->gate + row * e,
+                           (const char *)rows->value_gate + row * e);
+            for (size_t h = g * group; rows->q != NULL && h < (g + 1) * group; h++)
+                model_query(m, s[g], h, (const char *)rows->q + (h * tokens + t) * m->d * e,
+                            (char *)rows->o + (h * tokens + t) * m->dv * e);
             model_fold(m, s[g]);
         }
 }

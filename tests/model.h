@@ -3,6 +3,7 @@
 #ifndef TSA_TEST_MODEL_H
 #define TSA_TEST_MODEL_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -15,6 +16,9 @@ struct model {
     enum tsa_normalize normalize;
     const double *temperature;  /* [heads] */
     const double *coefficients; /* [heads][terms] */
+    bool gated;
+    enum tsa_output output;
+    double output_scale, denominator_add, denominator_floor;
 
     size_t features;
     size_t start[TSA_MAX_TERMS + 1]; /* start[m]: first feature of degree m; start[terms] = F */
@@ -31,6 +35,8 @@ struct model_head {
     void *k, *v;             /* [chunk][d] normalised keys, [chunk][dv] values */
     void *hi, *lo;           /* [F][dv] */
     void *ones_hi, *ones_lo; /* [F] */
+    void *decay;             /* [chunk]: D of the tokens in the window */
+    void *past;              /* E, the decay of the sums since the last fold; P, all gates */
 };
 
 void model_init(struct model *m);
@@ -47,6 +53,9 @@ void model_normalise(const struct model *m, const void *x, void *y);
 
 /* One token of one kv head: put (k, v) into the window, without folding. */
 void model_append(const struct model *m, struct model_head *s, const void *k, const void *v);
+/* The gates of the token that was appended last, of T each: what came before it decays. */
+void model_gate(const struct model *m, struct model_head *s, const void *gate,
+                const void *value_gate);
 /* Fold the window if it holds `chunk` tokens. */
 void model_fold(const struct model *m, struct model_head *s);
 /* One output row of query head h from the state, then all window tokens. */
@@ -56,8 +65,13 @@ void model_merge(const struct model *m, struct model_head *dst, const struct mod
 
 /* A whole sequence: q [heads][tokens][d], k [kv_heads][tokens][d], v and o likewise with dv;
  * s[kv_heads]; q and o NULL: absorb only. */
-void model_run(const struct model *m, struct model_head *const *s, size_t tokens, const void *q,
-               const void *k, const void *v, void *o);
+struct model_rows {
+    const void *q, *k, *v;
+    const void *gate, *value_gate; /* [kv_heads][tokens], if the model is gated */
+    void *o;
+};
+void model_run(const struct model *m, struct model_head *const *s, size_t tokens,
+               const struct model_rows *rows);
 
 /* All degrees, plain basis, the window folded in as a short chunk: sums[F][dv+1]. */
 void model_export(const struct model *m, const struct model_head *s, double *sums);

@@ -43,8 +43,30 @@ static void FN(append)(const struct model *m, struct model_head *s, const T *k, 
 {
     FN(normalise)(m, k, (T *)s->k + s->window * m->d);
     memcpy((T *)s->v + s->window * m->dv, v, m->dv * sizeof(T));
+    ((T *)s->decay)[s->window] = 1;
     s->window++;
     s->tokens++;
+}
+
+/* Of the last token: it forgets what came before, but not itself. */
+static void FN(gate)(struct model_head *s, const T *g, const T *value_gate)
+{
+    T *decay = s->decay, *past = s->past;
+    past[0] = past[0] * *g;
+    past[1] = past[1] * *g;
+    for (size_t i = 0; i + 1 < s->window; i++)
+        decay[i] = decay[i] * *g;
+    decay[s->window - 1] = *value_gate;
+}
+
+/* (hi, lo) times e. */
+static void FN(forget)(T *hi, T *lo, T e)
+{
+    if (e == 1)
+        return;
+    const T p = *hi * e, small = *lo * e, r = FMA(*hi, e, -p) + small;
+    *hi = p + r;
+    *lo = r - (*hi - p);
 }
 
 /* Add `more` to hi; `low` is what goes with the exact error of that sum: lo for a fold, lo plus the
@@ -59,26 +81,28 @@ static void FN(add)(T *hi, T *lo, T more, T low)
     *lo = e - (*hi - sum);
 }
 
-/* local[c] = sums of feature f over the window's tokens; returns that of the column of ones. High
+/* local[c] = sums of feature f over the window's tokens, their values decayed if there are gates;
+ * returns that of the column of ones. High
  * features take two tokens at a time, and zeros for one that is missing. */
 static T FN(sum_window)(const struct model *m, const struct model_head *s, size_t f, T *local)
 {
-    const T *k = s->k, *v = s->v;
+    const T *k = s->k, *v = s->v, *decay = s->decay;
     T ones = 0;
     memset(local, 0, m->dv * sizeof(T));
     for (size_t t = 0; f < m->high && t < s->window; t++) {
         const T phi = FN(monomial)(m, f, k + t * m->d);
         for (size_t c = 0; c < m->dv; c++)
-            local[c] = FMA(phi, v[t * m->dv + c], local[c]);
-        ones = FMA(phi, (T)1, ones);
+            local[c] = FMA(phi, decay[t] * v[t * m->dv + c], local[c]);
+        ones = FMA(phi, decay[t], ones);
     }
     for (size_t t = 0; f >= m->high && t < s->window; t += 2) {
         const bool two = t + 1 < s->window;
-        const T even = FN(monomial)(m, f, k + t * m->d);
+        const T even = FN(monomial)(m, f, k + t * m->d), next = two ? decay[t + 1] : 0;
         const T odd = two ? FN(monomial)(m, f, k + (t + 1) * m->d) : 0;
         for (size_t c = 0; c < m->dv; c++)
-            local[c] = DOT(even, v[t * m->dv + c], odd, two ? v[(t + 1) * m->dv + c] : 0, local[c]);
-        ones = DOT(even, 1, odd, 1, ones);
+            local[c] = DOT(even, decay[t] * v[t * m->dv + c], odd,
+                           two ? next * v[(t + 1) * m->dv + c] : 0, local[c]);
+        ones = DOT(even, decay[t], odd, next, ones);
     }
     return ones;
 }
@@ -88,10 +112,14 @@ static void FN(fold_window)(const struct model *m, const struct model_head *s, T
                             T *ones_hi, T *ones_lo)
 {
     T *local = calloc(m->dv, sizeof(T));
+    const T e = *(const T *)s->past;
     for (size_t f = 0; f < m->features; f++) {
         const T ones = FN(sum_window)(m, s, f, local);
-        for (size_t c = 0; c < m->dv; c++)
+        for (size_t c = 0; c < m->dv; c++) {
+            FN(forget)(hi + f * m->dv + c, lo + f * m->dv + c, e);
             FN(add)(hi + f * m->dv + c, lo + f * m->dv + c, local[c], lo[f * m->dv + c]);
+        }
+        FN(forget)(ones_hi + f, ones_lo + f, e);
         FN(add)(ones_hi + f, ones_lo + f, ones, ones_lo[f]);
     }
     free(local);
@@ -128,10 +156,23 @@ static T FN(sum_features)(const struct model *m, const struct model_head *s, siz
     return den;
 }
 
+/* What a numerator becomes. */
+static T FN(finish)(const struct model *m, T num, T den)
+{
+    const T add = (T)m->denominator_add, floor = (T)m->denominator_floor,
+            scale = (T)m->output_scale;
+    if (add != 0)
+        den = den + add;
+    if (floor > 0)
+        den = ABS(den) < floor ? floor : ABS(den);
+    const T o = m->output == TSA_OUTPUT_SUM ? num : num / den;
+    return scale == 1 ? o : o * scale;
+}
+
 static void FN(query)(const struct model *m, const struct model_head *s, size_t h, const T *q, T *o)
 {
     const double *coef = m->coefficients + h * m->terms;
-    const T *k = s->k, *v = s->v;
+    const T *k = s->k, *v = s->v, *decay = s->decay, e = *(const T *)s->past;
     const T scale = (T)(1.0 / m->temperature[h]);
     T *x = calloc(m->d, sizeof(T)), *num = calloc(m->dv, sizeof(T)), den = 0;
     FN(normalise)(m, q, x);
@@ -139,19 +180,23 @@ static void FN(query)(const struct model *m, const struct model_head *s, size_t 
         x[i] = x[i] * scale;
     if (s->tokens > s->window)
         den = FN(sum_features)(m, s, h, x, num);
+    for (size_t c = 0; c < m->dv; c++)
+        num[c] = num[c] * e;
+    den = den * e;
     for (size_t t = 0; t < s->window; t++) {
         T score = 0, w = (T)coef[m->terms - 1];
         for (size_t i = 0; i < m->d; i++)
             score = FMA(x[i], k[t * m->d + i], score);
         for (size_t j = m->terms - 1; j-- > 0;)
             w = FMA(w, score, (T)coef[j]);
+        w = decay[t] * w;
         for (size_t c = 0; c < m->dv; c++)
             num[c] = FMA(w, v[t * m->dv + c], num[c]);
         den = FMA(w, (T)1, den);
     }
     for (size_t c = 0; c < m->dv; c++) {
         const UINT nan = QNAN;
-        o[c] = num[c] / den;
+        o[c] = FN(finish)(m, num[c], den);
         if (o[c] != o[c])
             memcpy(o + c, &nan, sizeof nan);
     }
@@ -163,6 +208,7 @@ static void FN(fold)(const struct model *m, struct model_head *s)
 {
     FN(fold_window)(m, s, s->hi, s->lo, s->ones_hi, s->ones_lo);
     s->window = 0;
+    *(T *)s->past = 1;
 }
 
 /* dst keeps its own window open; src's is folded into a copy of src's sums. */
@@ -172,13 +218,23 @@ static void FN(merge)(const struct model *m, struct model_head *dst, const struc
     model_head_copy(m, copy, src);
     if (src->window > 0)
         FN(fold)(m, copy);
-    T *hi = dst->hi, *lo = dst->lo;
-    const T *hi2 = copy->hi, *lo2 = copy->lo;
-    for (size_t i = 0; i < m->features * m->dv; i++)
+    T *hi = dst->hi, *lo = dst->lo, *decay = dst->decay, *past = dst->past;
+    const T *hi2 = copy->hi, *lo2 = copy->lo, all = ((const T *)copy->past)[1];
+    for (size_t i = 0; i < m->features * m->dv; i++) {
+        FN(forget)(hi + i, lo + i, past[0]);
+        FN(forget)(hi + i, lo + i, all);
         FN(add)(hi + i, lo + i, hi2[i], lo[i] + lo2[i]);
+    }
     hi = dst->ones_hi, lo = dst->ones_lo, hi2 = copy->ones_hi, lo2 = copy->ones_lo;
-    for (size_t f = 0; f < m->features; f++)
+    for (size_t f = 0; f < m->features; f++) {
+        FN(forget)(hi + f, lo + f, past[0]);
+        FN(forget)(hi + f, lo + f, all);
         FN(add)(hi + f, lo + f, hi2[f], lo[f] + lo2[f]);
+    }
+    for (size_t i = 0; i < dst->window; i++)
+        decay[i] = decay[i] * all;
+    past[0] = 1;
+    past[1] = past[1] * all;
     dst->tokens += copy->tokens;
     model_head_free(copy);
 }

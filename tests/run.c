@@ -56,22 +56,26 @@ void feed(struct run *r, enum verb verb, size_t first, size_t last, size_t from,
         const struct tsa_tensor k = from_token(from_batch(r->p->k, first), t);
         const struct tsa_tensor v = from_token(from_batch(r->p->v, first), t);
         const struct tsa_tensor o = from_token(from_batch(r->out, first), t);
+        const struct tsa_tensor gate = from_token(from_batch(r->p->gate, first), t);
+        const struct tsa_tensor value_gate = from_token(from_batch(r->p->value_gate, first), t);
         struct tsa_state *const *states = r->states + first;
         struct tsa_workspace *ws = run_workspace(r);
         if (verb == DECODE)
             ok(tsa_decode(r->plan,
-                          BATCH(.states = states, .count = batch, .q = q, .k = k, .v = v, .o = o),
+                          BATCH(.states = states, .count = batch, .q = q, .k = k, .v = v,
+                                .gate = gate, .value_gate = value_gate, .o = o),
                           ws, &err),
                &err);
         else if (verb == ABSORB)
             ok(tsa_absorb(r->plan,
-                          BATCH(.states = states, .count = batch, .tokens = n, .k = k, .v = v), ws,
-                          &err),
+                          BATCH(.states = states, .count = batch, .tokens = n, .k = k, .v = v,
+                                .gate = gate, .value_gate = value_gate),
+                          ws, &err),
                &err);
         else
             ok(tsa_prefill(r->plan,
                            BATCH(.states = states, .count = batch, .tokens = n, .q = q, .k = k,
-                                 .v = v, .o = o),
+                                 .v = v, .gate = gate, .value_gate = value_gate, .o = o),
                            ws, &err),
                &err);
     }

@@ -69,13 +69,23 @@ int contract_first_mixed(void)
     return 2 * COUNT(shapes);
 }
 
-int contract_problems(void)
+int contract_first_gated(void)
 {
     return contract_first_mixed() + COUNT(mixed);
 }
 
+/* Then those with gates: every shape, in one of the dtypes. */
+int contract_problems(void)
+{
+    return contract_first_gated() + COUNT(shapes) + COUNT(mixed);
+}
+
 void contract_problem(struct problem *p, int index)
 {
+    const int gated = index - contract_first_gated();
+    if (gated >= 0)
+        index = gated < COUNT(shapes) ? 2 * gated + gated % 2
+                                      : contract_first_mixed() + gated - COUNT(shapes);
     const int i = index - contract_first_mixed();
     if (i >= 0) {
         problem_make(p, &mixed[i].shape, 5000 + (uint64_t)i);
@@ -85,6 +95,8 @@ void contract_problem(struct problem *p, int index)
         s.dtype = index % 2 == 0 ? TSA_F32 : TSA_F64;
         problem_make(p, &s, 1000 + (uint64_t)index);
     }
+    if (gated >= 0)
+        problem_gate(p, gated);
     problem_solve(p);
     ck_assert_uint_gt(p->head[0]->tokens - p->head[0]->window, 0);
 }

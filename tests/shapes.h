@@ -7,6 +7,8 @@
 
 /* Problems 0 .. count-1; those from the first mixed one on are of mixed plans. */
 int contract_problems(void);
+/* The first problem with gates: those before it have none. */
+int contract_first_gated(void);
 int contract_first_mixed(void);
 /* Problem `index`, solved. Its windows fold: chunks are explicit and shorter than the sequences. */
 void contract_problem(struct problem *p, int index);

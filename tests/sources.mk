@@ -18,7 +18,7 @@ TSA_TEST_SUPPORT = tests/bf16.h tests/half_model.h tests/kcheck.c tests/kcheck.h
 	tests/kernels_window_tmpl.h tests/model.c tests/model.h tests/model_tmpl.h tests/ragged.c \
 	tests/ragged.h tests/run.c tests/run.h tests/scene.c tests/scene.h tests/shapes.c \
 	tests/shapes.h tests/softmax_model_tmpl.h tests/softmax_run.c tests/softmax_run.h \
-	tests/support.c tests/support.h tests/truth.c tests/truth.h
+	tests/problem.c tests/support.c tests/support.h tests/truth.c tests/truth.h
 
 # The same makefile variables serve all programs, so a new one is one word in TSA_CHECKS.
 AM_CPPFLAGS += $(CHECK_CFLAGS) $(SLEEF_CFLAGS)

@@ -110,6 +110,8 @@ struct problem {
     double coefficient[MAX_HEADS * TSA_MAX_TERMS];
     struct model model;
     struct tsa_tensor q, k, v; /* [batch][heads][tokens][.] dense */
+    /* [batch][kv_heads][tokens], data NULL if there are none: see problem_gate */
+    struct tsa_tensor gate, value_gate;
     void *o;                   /* expected outputs */
     struct model_head **head;  /* [batch][kv_heads] expected states */
     size_t o_count;            /* elements of o */
@@ -122,6 +124,9 @@ struct problem {
 void problem_make(struct problem *p, const struct shape *shape, uint64_t seed);
 /* Plans are mixed from now on, and so is the model. f32 only. */
 void problem_mix(struct problem *p, unsigned exact_degrees);
+/* Plans have gates from now on, and so has the model; with and without value gates, sums, addends
+ * and floors, four ways of them. */
+void problem_gate(struct problem *p, int how);
 /* Let the model compute p->o, p->head and p->answers. */
 void problem_solve(struct problem *p);
 void problem_free(struct problem *p);
