@@ -284,6 +284,8 @@ void assert_state(const struct tsa_plan *plan, const struct tsa_state *state, si
         ck_assert_uint_eq(tsa_state_window(state, layer), head[g]->window);
         ck_assert_uint_eq(view.tokens, head[g]->tokens - head[g]->window);
         ck_assert_int_eq(view.dtype, m->dtype);
+        CHECK(head[g]->tokens == 0 || view.decay == get(head[g]->past, m->dtype, 0),
+              "%s: the decay is %g", what, view.decay);
         ck_assert_uint_eq(view.features, m->features);
         ck_assert_uint_eq(view.value_dim, m->dv);
         ck_assert_int_ge(view.stride, (ptrdiff_t)m->dv);
