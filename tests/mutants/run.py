@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """Breaks the library in many small ways, one at a time, and lists the breaks that no test notices.
 
-    tests/mutants/run.py [--jobs N] [--only WORD] [--keep FOLDER] [--result FILE]
+    tests/mutants/run.py [--jobs N] [--only WORD]... [--keep FOLDER] [--result FILE]
 
 The breaks are in tests/mutants/list, in paragraphs:
 
@@ -162,12 +162,13 @@ def table(results):
 def main():
     parser = argparse.ArgumentParser(description="List breaks of the library that no test notices.")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="copies of the tree")
-    parser.add_argument("--only", default="", help="breaks whose file or words contain this")
+    parser.add_argument("--only", action="append", help="breaks whose file or words contain this")
     parser.add_argument("--keep", help="folder for the copies, which then stay")
     parser.add_argument("--result", help="write the table of results to this file")
     parser.add_argument("--list", action="store_true", help="only check that the list fits the code")
     arguments = parser.parse_args()
-    mutants = [m for m in read_list(TOP / "tests/mutants/list") if arguments.only in m.file + m.what]
+    mutants = [m for m in read_list(TOP / "tests/mutants/list") if
+               not arguments.only or any(word in m.file + m.what for word in arguments.only)]
     stale = []
     for mutant in mutants:
         try:
