@@ -38,6 +38,13 @@ static enum tsa_status set_temperatures(struct tsa_plan *p, const struct tsa_opt
                 err->head = (ptrdiff_t)h;
             return status;
         }
+        if (o->series == TSA_COEFFICIENTS_SPHERE && a < TSA_LEAST_SPHERE_TEMPERATURE) {
+            char number[TSA_NUMBER_TEXT];
+            return tsa_fail(err, TSA_EINVAL, name,
+                            "temperature of head %zu is %s, wanted 0.01 or more for sphere "
+                            "coefficients",
+                            h, tsa_number_text(number, a, 6));
+        }
         p->temperature[h] = a;
         p->scale_max = fmax(p->scale_max, 1 / a);
     }
@@ -62,11 +69,15 @@ static enum tsa_status set_coefficients(struct tsa_plan *p, const struct tsa_opt
                                         struct tsa_error *err)
 {
     for (size_t set = 0; set < p->coef_sets; set++) {
-        double factorial = 1;
+        double factorial = 1, sphere[TSA_MAX_TERMS];
+        if (o->series == TSA_COEFFICIENTS_SPHERE)
+            tsa_sphere_coefficients(p->d, p->terms, p->temperature[set], sphere);
         for (size_t m = 0; m < p->terms; m++) {
             factorial *= m > 1 ? (double)m : 1;
             size_t i = set * p->terms + m;
-            double c = o->coefficients ? o->coefficients[i] : 1 / factorial;
+            double c = o->coefficients                        ? o->coefficients[i]
+                       : o->series == TSA_COEFFICIENTS_SPHERE ? sphere[m]
+                                                              : 1 / factorial;
             if (!isfinite(c))
                 return bad_coefficient(err, p, set, m, c, "a finite number");
             if (!store(p, p->coef, i, c))

@@ -256,6 +256,11 @@ struct tsa_range {
 size_t tsa_block_count(const struct tsa_plan *plan);
 struct tsa_range tsa_block_at(const struct tsa_plan *plan, size_t index);
 
+/* (sphere.c) Coefficients of x^m, m < terms, that fit exp(x), x = t/a, with the least mean square
+ * error over dot products t of random unit vectors. a >= TSA_LEAST_SPHERE_TEMPERATURE. */
+#define TSA_LEAST_SPHERE_TEMPERATURE 0.01
+void tsa_sphere_coefficients(size_t d, size_t terms, double a, double *coefficients);
+
 /* temperature, coef_double, scale, coef, weight, and what follows from them. */
 enum tsa_status tsa_fill_constants(struct tsa_plan *plan, const struct tsa_options *options,
                                    struct tsa_error *err);

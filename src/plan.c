@@ -182,6 +182,16 @@ static enum tsa_status check_callbacks(const struct tsa_options *o, struct tsa_e
         return tsa_fail(err, TSA_EINVAL, o->allocate ? "release" : "allocate",
                         "allocate and release go together: %s is NULL",
                         o->allocate ? "release" : "allocate");
+    if (o->series != TSA_COEFFICIENTS_TAYLOR && o->series != TSA_COEFFICIENTS_SPHERE)
+        return tsa_fail(err, TSA_EINVAL, "series",
+                        "series is %d, wanted TSA_COEFFICIENTS_TAYLOR (0) or _SPHERE (1)",
+                        (int)o->series);
+    if (o->series == TSA_COEFFICIENTS_SPHERE && o->coefficients)
+        return tsa_fail(err, TSA_EINVAL, "series",
+                        "series is sphere, but coefficients are given, too");
+    if (o->series == TSA_COEFFICIENTS_SPHERE && o->normalize != TSA_NORMALIZE_L2)
+        return tsa_fail(err, TSA_EINVAL, "series",
+                        "series is sphere, which is for rows of length 1: normalize must be l2");
     if (o->coefficients_per_head && !o->coefficients)
         return tsa_fail(err, TSA_EINVAL, "coefficients",
                         "coefficients_per_head is set and coefficients is NULL");
@@ -263,7 +273,8 @@ static enum tsa_status set_scalars(struct tsa_plan *p, const struct tsa_options 
     p->normalize = o->normalize;
     p->flags = o->flags;
     p->gate = o->gate;
-    p->coef_sets = o->coefficients_per_head ? p->heads : 1;
+    const bool sphere = o->series == TSA_COEFFICIENTS_SPHERE;
+    p->coef_sets = o->coefficients_per_head || (sphere && o->temperatures) ? p->heads : 1;
     p->allocator.allocate = o->allocate;
     p->allocator.release = o->release;
     p->allocator.user = o->allocator_user;
@@ -445,6 +456,21 @@ size_t tsa_plan_chunk(const struct tsa_plan *plan)
 const char *tsa_plan_isa(const struct tsa_plan *plan)
 {
     return plan ? plan->isa->name : "";
+}
+
+enum tsa_status tsa_plan_coefficients(const struct tsa_plan *plan, size_t head,
+                                      double *coefficients, struct tsa_error *err)
+{
+    if (!plan)
+        return tsa_fail(err, TSA_EINVAL, "plan", "plan is NULL");
+    if (!coefficients)
+        return tsa_fail(err, TSA_EINVAL, "coefficients", "coefficients is NULL");
+    if (head >= plan->heads)
+        return tsa_fail(err, TSA_EINVAL, "head", "head is %zu, the plan has 0 to %zu", head,
+                        plan->heads - 1);
+    const size_t set = plan->coef_sets > 1 ? head : 0;
+    memcpy(coefficients, plan->coef_double + set * plan->terms, plan->terms * sizeof *coefficients);
+    return tsa_succeed(err);
 }
 
 int tsa_plan_threads(const struct tsa_plan *plan)

@@ -8,5 +8,5 @@ TSA_CORE_SOURCES = src/call.h src/engine_fold_tmpl.h src/engine_gates_tmpl.h src
 	src/internal.h src/measure.h src/schedule.h src/team.h src/tuning.h src/attention.c src/check.c \
 	src/check_values.c src/choices.c src/constants.c src/cpu.c src/engine_f32.c src/engine_f64.c \
 	src/facts.c src/memory.c src/monomials.c src/plan.c src/plan_describe.c src/process.c src/rest.c \
-	src/schedule.c src/schedule_rows.c src/scratch.c src/sizes.c src/state.c src/state_copy.c \
+	src/schedule.c src/schedule_rows.c src/scratch.c src/sizes.c src/sphere.c src/state.c src/state_copy.c \
 	src/state_memory.c src/state_merge.c src/status.c src/team.c src/threads.c src/workspace.c

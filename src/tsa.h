@@ -118,6 +118,16 @@ enum tsa_compute {
                                  bits and in tsa_state_bytes() */
 };
 
+/** Where the coefficients of p(x) come from, unless they are given. */
+enum tsa_series {
+    TSA_COEFFICIENTS_TAYLOR = 0, /**< 1/m!, those of the exponential's series */
+    TSA_COEFFICIENTS_SPHERE = 1  /**< for each temperature those with the least mean square error
+                                      of p(q.k/a) where q and k are unit vectors in random
+                                      directions: two to five times nearer to softmax there, from
+                                      the same state (doc/math.md). They want normalize l2 and
+                                      temperatures of 0.01 or more */
+};
+
 /** Factors by which a state forgets (doc/math.md, "Gates"). */
 enum tsa_gate {
     TSA_GATE_NONE = 0, /**< nothing is forgotten */
@@ -239,6 +249,7 @@ struct tsa_options {
      *  then max(|den|, denominator_floor) unless that is 0 (default). Finite, the floor not
      *  negative; both are refused with TSA_OUTPUT_SUM, which does not divide. */
     double denominator_add, denominator_floor;
+    enum tsa_series series; /**< default TSA_COEFFICIENTS_TAYLOR; not beside `coefficients` */
 };
 
 /** Set every option to its default. `size` is sizeof(struct tsa_options) of the caller.
@@ -274,6 +285,10 @@ TSA_API enum tsa_compute tsa_plan_compute(const struct tsa_plan *plan);
 /** The degrees 0 .. m-1 that the plan computes in its dtype: m = terms without bf16 operands; 0 for
  *  NULL. Thread-safe. */
 TSA_API unsigned tsa_plan_exact_degrees(const struct tsa_plan *plan);
+/** Write the coefficients c_0 .. c_(terms-1) of a query head, whose temperature belongs to them.
+ *  TSA_EINVAL (NULL, head out of range). Thread-safe. */
+TSA_API enum tsa_status tsa_plan_coefficients(const struct tsa_plan *plan, size_t head,
+                                              double *coefficients, struct tsa_error *err);
 /** The number of threads that calls will ask for; 0 for NULL. Thread-safe. */
 TSA_API int tsa_plan_threads(const struct tsa_plan *plan);
 

@@ -294,6 +294,33 @@ START_TEST(reduce)
 }
 END_TEST
 
+/* States are equal only if what a rollback would need is: a value gate counts after it was
+ * forgotten. */
+START_TEST(raw_gates)
+{
+    struct problem p;
+    struct tsa_error err;
+    gated_problem(&p, &small, dtype_of(_i), 1);
+    const enum tsa_dtype dtype = p.shape.dtype;
+    struct tsa_plan *plan = problem_plan(&p, NULL, 1);
+    struct tsa_state **states = states_make(plan, 2);
+    for (size_t g = 0; g < p.shape.kv_heads; g++) /* the second token forgets the first */
+        put(p.gate.data, dtype, g * p.shape.tokens + 1, 0);
+    for (int i = 0; i < 2; i++) {
+        put(p.value_gate.data, dtype, 0, 1 + i);
+        ok(tsa_absorb(plan,
+                      BATCH(.states = states + i, .count = 1, .tokens = 2, .k = p.k, .v = p.v,
+                            .gate = p.gate, .value_gate = p.value_gate),
+                      NULL, &err),
+           &err);
+    }
+    assert_equal(plan, states[0], states[1], false);
+    states_free(states, 2);
+    tsa_plan_destroy(plan);
+    problem_free(&p);
+}
+END_TEST
+
 /* -- the ways in which gates come -------------------------------------------------------------- */
 
 /* Packed, padded and with slots: the bits of one call for each sequence. Gates of any layout, and
@@ -526,6 +553,7 @@ int main(void)
     tcase_add_loop_test(add_case(suite, "long_run"), long_run, 0, 4);
     tcase_add_loop_test(add_case(suite, "merge"), merge, 0, 8);
     tcase_add_loop_test(add_case(suite, "reduce"), reduce, 0, 6);
+    tcase_add_loop_test(add_case(suite, "raw_gates"), raw_gates, 0, 2);
     tcase_add_loop_test(add_case(suite, "ragged"), ragged, 0, 2 * LAYOUTS);
     tcase_add_loop_test(add_case(suite, "other_dtype"), other_dtype, 0, 2);
     tcase_add_loop_test(add_case(suite, "refusals"), refusals, 0, 2);

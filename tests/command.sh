@@ -42,7 +42,8 @@ done
 for value in bf16 f16; do
     fails 2 "--dtype: '$value' found; wanted f32 or f64" size --head-dim 16 --dtype $value
 done
-refused 2 '--coefficients: sphere is not in this version' --coefficients sphere
+fails 2 '--coefficients: .*normalize must be l2' attend -q q.npy -k k.npy -v v.npy -o o.npy \
+    --coefficients sphere --normalize none
 refused 2 '--coefficients: minimax is not in this version' --coefficients minimax
 for value in tailor 1,,2 '1,' '' 1,x 1,nan; do
     refused 2 '--coefficients: ' --coefficients "$value"
@@ -225,6 +226,11 @@ attend --method softmax --dtype f64; mv o.npy exact.npy
 attend --terms 8 --dtype f64; check '8 terms' "$NPY_TOOL" compare o.npy exact.npy 1e-6
 attend --method softmax --dtype f64 --step 9
 check 'softmax by pieces' "$NPY_TOOL" compare o.npy exact.npy 1e-14
+attend --compare --json --temperature 1 --dtype f64 && taylor=$(number relative_l2)
+attend --compare --json --temperature 1 --dtype f64 --coefficients sphere
+less 'error of coefficients for random rows' "$(number relative_l2)" "$taylor"
+attend --coefficients sphere --temperature 1
+check 'which are printed' grep -q '^series  *sphere: [0-9. -]*$' ../out
 attend --compare
 check 'text of --compare' grep -q 'relative l2' ../out
 

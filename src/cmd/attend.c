@@ -273,6 +273,12 @@ static int print_text(const struct attend *a, const struct results *r)
                o->terms == 1 ? "" : "s", tsa_plan_chunk(r->plan), o->temperature);
     printf("normalize %s, %s\n", o->normalize == TSA_NORMALIZE_L2 ? "l2" : "none",
            o->noncausal ? "noncausal" : "causal");
+    if (o->sphere) {
+        printf("series     sphere:");
+        for (size_t m = 0; m < o->coefficient_count; m++)
+            printf(" %.10g", o->coefficients[m]);
+        putchar('\n');
+    }
     attend_print_recurrence(a);
     printf("computed   on %s, %d thread%s, %zu call%s, %zu fold%s a sequence, %.3f s\n",
            tsa_plan_isa(r->plan), tsa_plan_threads(r->plan),
@@ -370,6 +376,23 @@ static int attend_problem(struct attend *a, struct output *output, struct result
     return a->options.json ? print_json(a, results) : print_text(a, results);
 }
 
+/* Coefficients that follow from the shape become numbers. */
+static int settle_coefficients(struct attend *a)
+{
+    struct attend_options *o = &a->options;
+    struct tsa_options options;
+    struct tsa_plan *plan = NULL;
+    if (!o->sphere)
+        return CMD_OK;
+    attend_plan_options(a, &options);
+    options.series = TSA_COEFFICIENTS_SPHERE;
+    const int code = cmd_plan(&options, &plan);
+    if (code == CMD_OK && tsa_plan_coefficients(plan, 0, o->coefficients, NULL) == TSA_OK)
+        o->coefficient_count = o->terms;
+    tsa_plan_destroy(plan);
+    return code;
+}
+
 int cmd_attend(int argc, char **argv)
 {
     struct attend a = {.out = NULL};
@@ -382,6 +405,8 @@ int cmd_attend(int argc, char **argv)
     if (code != CMD_OK || done)
         return code;
     code = attend_load(&a);
+    if (code == CMD_OK)
+        code = settle_coefficients(&a);
     if (code == CMD_OK) {
         attend_plan_options(&a, &options);
         code = cmd_plan(&options, &plan);

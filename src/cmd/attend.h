@@ -26,6 +26,7 @@ struct attend_options {
     bool exact_degrees_given; /* else the library's default */
     double coefficients[TSA_MAX_TERMS];
     size_t coefficient_count; /* 0: Taylor's */
+    bool sphere;              /* until they are known: the library's for random unit rows */
     bool softmax, noncausal, compare, report, json, force;
     /* Of recurrences other than the paper's (recurrence.c) */
     const char *model, *gate, *value_gate; /* a name; files, or NULL */

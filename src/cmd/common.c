@@ -225,6 +225,7 @@ int cmd_fail_plan(enum tsa_status status, const struct tsa_error *err)
         const char *argument, *option;
     } names[] = {{"temperature", "temperature"},
                  {"coefficients", "coefficients"},
+                 {"series", "coefficients"},
                  {"threads", "threads"},
                  {"compute", "compute"},
                  {"chunk", "chunk"},

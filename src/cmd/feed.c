@@ -85,42 +85,19 @@ static enum tsa_status absorb_all(struct feed *feed, struct tsa_state **states, 
         const struct tsa_tensor gate = from_token(feed->gate, at);
         const struct tsa_tensor value_gate = from_token(feed->value_gate, at);
         feed->start = at;
-        if (!outputs)
-            status = tsa_absorb(feed->plan,
-                                &(struct tsa_batch){.size = sizeof(struct tsa_batch),
-                                                    .states = states,
-                                                    .count = feed->batch,
-                                                    .tokens = size,
-                                                    .k = k,
-                                                    .v = v,
-                                                    .gate = gate,
-                                                    .value_gate = value_gate},
-                                ws, err);
-        else if (feed->step == 1)
-            status = tsa_decode(feed->plan,
-                                &(struct tsa_batch){.size = sizeof(struct tsa_batch),
-                                                    .states = states,
-                                                    .count = feed->batch,
-                                                    .q = q,
-                                                    .k = k,
-                                                    .v = v,
-                                                    .gate = gate,
-                                                    .value_gate = value_gate,
-                                                    .o = o},
-                                ws, err);
-        else
-            status = tsa_prefill(feed->plan,
-                                 &(struct tsa_batch){.size = sizeof(struct tsa_batch),
-                                                     .states = states,
-                                                     .count = feed->batch,
-                                                     .tokens = size,
-                                                     .q = q,
-                                                     .k = k,
-                                                     .v = v,
-                                                     .gate = gate,
-                                                     .value_gate = value_gate,
-                                                     .o = o},
-                                 ws, err);
+        const struct tsa_batch batch = {.size = sizeof batch,
+                                        .states = states,
+                                        .count = feed->batch,
+                                        .tokens = size,
+                                        .q = q,
+                                        .k = k,
+                                        .v = v,
+                                        .o = o,
+                                        .gate = gate,
+                                        .value_gate = value_gate};
+        status = !outputs          ? tsa_absorb(feed->plan, &batch, ws, err)
+                 : feed->step == 1 ? tsa_decode(feed->plan, &batch, ws, err)
+                                   : tsa_prefill(feed->plan, &batch, ws, err);
         feed->calls++;
         progress_update(feed->progress, (double)(at + size) / (double)feed->keys);
     }

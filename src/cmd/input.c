@@ -29,7 +29,8 @@ static const char help[] =
     "  --terms N            terms of the series, 1 to 8 (3)\n"
     "  --temperature A      scores are q.k/A (2)\n"
     "  --normalize HOW      l2: rows of Q and K to length 1; none: as they are (l2)\n"
-    "  --coefficients C     taylor, or c0,c1,...: the coefficients of x^m (taylor)\n"
+    "  --coefficients C     taylor; sphere: those that are best for rows of length 1 in random\n"
+    "                       directions; or c0,c1,...: the coefficients of x^m (taylor)\n"
     "  --chunk C            tokens per fold of the window, 1 to 1048576; part of the\n"
     "                       arithmetic (by the shape)\n"
     "  --gate FILE          factors in [0, 1] by which keys and values forget, of K's shape\n"
@@ -130,10 +131,14 @@ static bool parse_coefficients(const char *text, struct attend_options *options)
 {
     char item[64];
     options->coefficient_count = 0;
+    options->sphere = false;
     if (strcmp(text, "taylor") == 0)
         return true;
-    if (strcmp(text, "sphere") == 0 || strcmp(text, "minimax") == 0) {
-        cmd_usage("--coefficients: %s is not in this version; taylor and c0,c1,... are", text);
+    options->sphere = strcmp(text, "sphere") == 0;
+    if (options->sphere)
+        return true;
+    if (strcmp(text, "minimax") == 0) {
+        cmd_usage("--coefficients: minimax is not in this version");
         return false;
     }
     for (const char *at = text;; at++) {

@@ -79,7 +79,8 @@ void attend_check_range(const struct attend *a, char *warning, size_t size)
     warning[0] = '\0';
     /* What coefficients of one's own are good for is not known here; and other models do not want
      * to be softmax. */
-    if (o->softmax || o->model != NULL || o->gate != NULL || o->output == TSA_OUTPUT_SUM || o->coefficient_count > 0 || (normalized && 1 / o->temperature <= range))
+    if (o->softmax || o->model != NULL || o->gate != NULL || o->output == TSA_OUTPUT_SUM ||
+        o->coefficient_count > 0 || (normalized && 1 / o->temperature <= range))
         return;
     for (size_t b = 0; b < a->batch; b++) {
         for (size_t h = 0; h < a->heads; h++) {
