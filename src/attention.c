@@ -138,6 +138,23 @@ enum tsa_status tsa_query(const struct tsa_plan *plan, const struct tsa_batch *b
     return run_batch(TSA_QUERY, plan, batch, ws, err);
 }
 
+/* Keys before every window are not looked at: the call begins behind them. */
+static void skip_keys(struct tsa_call *call, struct tsa_tensor seen[2])
+{
+    const size_t window = call->plan->softmax_window;
+    if (window == 0 || call->keys < call->tokens || call->keys - call->tokens < window)
+        return;
+    call->first_key = call->keys - call->tokens - window + 1;
+    call->keys -= call->first_key;
+    seen[0] = *call->k;
+    seen[1] = *call->v;
+    for (int i = 0; i < 2; i++)
+        if (seen[i].dtype >= TSA_F32 && seen[i].dtype <= TSA_F16) /* else it is refused */
+            seen[i].data = tsa_row(&seen[i], 0, 0, call->first_key);
+    call->k = &seen[0];
+    call->v = &seen[1];
+}
+
 enum tsa_status tsa_softmax(const struct tsa_plan *plan, size_t batch, size_t queries, size_t keys,
                             int causal, const struct tsa_tensor *q, const struct tsa_tensor *k,
                             const struct tsa_tensor *v, const struct tsa_tensor *o,
@@ -155,6 +172,14 @@ enum tsa_status tsa_softmax(const struct tsa_plan *plan, size_t batch, size_t qu
                             .k = k,
                             .v = v,
                             .o = o};
+    if (plan->softmax_window > 0 && !causal)
+        return tsa_fail(err, TSA_EINVAL, "causal",
+                        "causal is 0, but the plan has a softmax_window of %zu keys, which ends "
+                        "where a query stands",
+                        plan->softmax_window);
+    struct tsa_tensor seen[2];
+    if (batch > 0 && queries > 0 && k && v && k->data && v->data)
+        skip_keys(&call, seen);
     if (batch > 0 && queries > 0)
         return run(&call, ws, err);
     /* nothing to do needs no scratch */

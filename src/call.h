@@ -21,7 +21,7 @@ struct tsa_call {
     const int64_t *offsets; /* of packed sequences, */
     const int64_t *lengths; /* or lengths of padded ones; not both */
     const int64_t *slots;   /* indices into states and batches, or NULL */
-    size_t keys;            /* softmax */
+    size_t keys, first_key; /* softmax: keys, behind so many that no query sees */
     int causal;             /* softmax */
     const struct tsa_tensor *q, *k, *v, *o;     /* NULL where the operation has none */
     const struct tsa_tensor *gate, *value_gate; /* NULL where the plan has no gates */

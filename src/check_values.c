@@ -122,11 +122,13 @@ static bool find_nonfinite(const struct tsa_call *call, const struct input *in, 
                     if (fabs(value) <= largest)
                         continue;
                     char number[TSA_NUMBER_TEXT];
+                    const size_t token = t + (in->tokens ? call->first_key : 0);
                     tsa_fail(err, TSA_ENONFINITE, in->name,
                              "%s is %s (%s) at sequence %zu, head %zu, token %zu, column %zu",
                              in->name, isfinite(value) ? "outside the range of f32" : "not finite",
-                             tsa_number_text(number, value, 6), tsa_call_slot(call, b), h, t, c);
-                    place(call, err, b, h, t, (ptrdiff_t)c);
+                             tsa_number_text(number, value, 6), tsa_call_slot(call, b), h, token,
+                             c);
+                    place(call, err, b, h, token, (ptrdiff_t)c);
                     return true;
                 }
             }

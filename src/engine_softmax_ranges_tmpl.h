@@ -35,13 +35,24 @@ static void pack_tiles(const struct context *x, struct query_range *range)
     range->offset[range->tiles] = range->q.n;
 }
 
-/* A tile of keys; query t of a tile of queries sees those up to diag + t. */
+/* A tile of keys; query t of a tile of queries sees those from low + t up to diag + t. */
 struct key_tile {
     struct packed_keys keys;
     size_t n;
-    ptrdiff_t diag;
+    ptrdiff_t diag, low;
     bool first; /* of a segment */
 };
+
+/* Weights of keys that have left the window of a query become 0. They stand before all that it
+ * sees, where its sums are still +0, so that they change no bit of these: values are finite. */
+static void clear_weights(const struct key_tile *k, size_t queries, T *w)
+{
+    for (ptrdiff_t i = 0; i < (ptrdiff_t)k->n && i < k->low + (ptrdiff_t)queries; i++) {
+        const size_t from = i >= k->low ? (size_t)(i - k->low + 1) : 0;
+        if (from < queries)
+            memset(w + i * TSA_TILE_TOKENS + from, 0, (queries - from) * sizeof(T));
+    }
+}
 
 /* Tile i of queries on a tile of keys. */
 static void tile_keys(const struct context *x, const struct query_range *range, size_t i,
@@ -66,6 +77,7 @@ static void tile_keys(const struct context *x, const struct query_range *range, 
                                      .ldw = TSA_TILE_TOKENS,
                                      .diag = k->diag,
                                      .kind = range->bounded ? TSA_SCORE_EXP : TSA_SCORE_ONLY});
+    clear_weights(k, m, w);
     if (range->bounded)
         KERNELS(plan)->window_ones(k->n, m, w, TSA_TILE_TOKENS, k->diag, s.den, k->first);
     else
@@ -95,6 +107,23 @@ static void tile_keys(const struct context *x, const struct query_range *range, 
                                                        .shrink = less ? shrink : NULL});
 }
 
+/* Where the tile of keys begins that has the first one that query t sees. */
+static size_t first_tile(const struct tsa_call *call, size_t t)
+{
+    const size_t window = call->plan->softmax_window, seen = tsa_keys_seen(call, t);
+    return window == 0 || seen < window ? 0 : (seen - window) / TSA_TILE_TOKENS * TSA_TILE_TOKENS;
+}
+
+/* With a window, where do ranges give the bits of rows? Where a row is one chain over its keys: no
+ * maximum, one segment. And unseen values have to be finite. */
+static bool ranges_fit(const struct tsa_plan *plan)
+{
+    bool fit = plan->softmax_window <= TSA_SEGMENT_KEYS && !(plan->flags & TSA_SKIP_INPUT_CHECK);
+    for (size_t h = 0; fit && h < plan->heads; h++)
+        fit = scores_bounded(plan, h);
+    return fit || plan->softmax_window == 0;
+}
+
 /* Keys from .. to-1, whole tiles of one segment, for all tiles that see some. */
 static void range_keys(const struct context *x, const struct query_range *range,
                        struct softmax_sums sums, size_t from, size_t to)
@@ -102,14 +131,20 @@ static void range_keys(const struct context *x, const struct query_range *range,
     const struct tsa_plan *plan = x->plan;
     const struct tsa_call *call = x->call;
     const struct tsa_queries *q = &range->q;
+    const size_t window = plan->softmax_window;
     const struct rows r = {q->b, q->h / plan->group, from, to - from};
     const struct packed_keys keys = pack_keys(x, r);
     for (size_t i = 0; i < range->tiles; i++) {
         const size_t t = q->first + range->offset[i];
         const size_t seen = tsa_keys_seen(call, q->first + range->offset[i + 1] - 1);
-        for (size_t k = from; k < to && k < seen; k += TSA_TILE_TOKENS) {
+        const size_t begin = first_tile(call, t);
+        for (size_t k = from > begin ? from : begin; k < to && k < seen; k += TSA_TILE_TOKENS) {
             struct key_tile tile = {.n = tile_tokens((seen < to ? seen : to) - k),
-                                    .first = k % TSA_SEGMENT_KEYS == 0};
+                                    .low = -TSA_TILE_TOKENS,
+                                    .first =
+                                        k == begin || (window == 0 && k % TSA_SEGMENT_KEYS == 0)};
+            if (window > 0)
+                tile.low = (ptrdiff_t)tsa_keys_seen(call, t) - (ptrdiff_t)(window + k);
             tile.keys = (struct packed_keys){keys.kt + (k - from) * plan->d,
                                              keys.v + (ptrdiff_t)(k - from) * keys.ldv, keys.ldv};
             tile.diag =
@@ -137,7 +172,11 @@ static void range_task(const struct context *x, size_t index)
     const size_t most = plan->scratch.softmax.keys;
     const struct softmax_sums all = all_sums(x), part = segment_sums(x);
     pack_tiles(x, &range);
-    for (size_t segment = 0; segment < seen; segment += TSA_SEGMENT_KEYS) {
+    const size_t begin = first_tile(x->call, q->first);
+    for (size_t k = begin; plan->softmax_window > 0 && k < seen; k += most)
+        range_keys(x, &range, all, k, seen - k < most ? seen : k + most);
+    for (size_t segment = 0; plan->softmax_window == 0 && segment < seen;
+         segment += TSA_SEGMENT_KEYS) {
         const size_t end = seen - segment < TSA_SEGMENT_KEYS ? seen : segment + TSA_SEGMENT_KEYS;
         for (size_t k = segment; k < end; k += most)
             range_keys(x, &range, segment == 0 ? all : part, k, end - k < most ? end : k + most);

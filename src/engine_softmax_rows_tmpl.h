@@ -1,28 +1,45 @@
 /* SPDX-License-Identifier: MIT */
-/* Softmax of few queries, row by row. Part of engine_softmax_tmpl.h.
+/* Softmax of few queries, or of queries with a window, row by row. Part of engine_softmax_tmpl.h.
  *
- * Rows of one kv head are the queries of its group: row r is query r % tokens of head r /
- * tokens. */
+ * Rows of one kv head are the queries of its group: row r is query r % tokens of head r / tokens;
+ * with a window query r / group of head r % group. Keys are counted from the first one that the
+ * rows of a run may see. */
 
 struct softmax_row {
     size_t h, t, seen;
     bool bounded;
 };
-/* Up to TSA_TOKEN_ROWS rows of a kv head, from `first` on. */
+/* Up to TSA_TOKEN_ROWS rows of a kv head, from `first` on; `base` is the key that counts as 0, and
+ * `keys` how many the rows see from it on, at most. */
 struct row_run {
-    size_t b, g, first, n;
+    size_t b, g, first, n, base, keys;
 };
-static struct row_run run_at(const struct tsa_call *call, size_t item, size_t first)
+static struct row_run run_at(const struct tsa_call *call, size_t item, size_t index)
 {
-    const size_t kv_heads = call->plan->kv_heads;
-    return (struct row_run){item / kv_heads, item % kv_heads, first, tsa_run_rows(call, first)};
+    const struct tsa_plan *plan = call->plan;
+    const size_t first = tsa_run_first(call, index), window = plan->softmax_window;
+    struct row_run run = {item / plan->kv_heads,
+                          item % plan->kv_heads,
+                          first,
+                          tsa_run_rows(call, first),
+                          0,
+                          tsa_keys_seen(call, call->tokens - 1)};
+    if (window > 0) {
+        const size_t seen = tsa_keys_seen(call, first / plan->group);
+        run.keys = seen < window ? seen : window;
+        run.base = seen - run.keys;
+    }
+    return run;
 }
 /* Row i of a run. */
 static struct softmax_row row_at(const struct tsa_call *call, const struct row_run *run, size_t i)
 {
-    const size_t index = run->first + i, t = index % call->tokens;
-    const size_t h = run->g * call->plan->group + index / call->tokens;
-    return (struct softmax_row){h, t, tsa_keys_seen(call, t), scores_bounded(call->plan, h)};
+    const struct tsa_plan *plan = call->plan;
+    const bool window = plan->softmax_window > 0;
+    const size_t index = run->first + i;
+    const size_t t = window ? index / plan->group : index % call->tokens;
+    const size_t h = run->g * plan->group + (window ? index % plan->group : index / call->tokens);
+    return (struct softmax_row){h, t, tsa_keys_seen(call, t) - run->base, scores_bounded(plan, h)};
 }
 
 /* Sums of one row, q, over the segment at key `segment`, with keys where the caller has them. */
@@ -38,7 +55,7 @@ static void one_row(const struct context *x, const struct row_run *run, size_t s
                         : values_in_place(x->call)     ? TSA_SEGMENT_KEYS
                                                        : r->keys;
     for (size_t k = segment; k < end; k += most) {
-        const struct rows some = {run->b, run->g, k, end - k < most ? end - k : most};
+        const struct rows some = {run->b, run->g, run->base + k, end - k < most ? end - k : most};
         const struct matrix v = pack_values(x, some);
         const struct matrix keys = rows_in(plan, x->call->k, &some, plan->d, x->scratch + r->rows);
         KERNELS(plan)->softmax_decode(
@@ -46,7 +63,7 @@ static void one_row(const struct context *x, const struct row_run *run, size_t s
                                                  .d = plan->d,
                                                  .k = keys.at,
                                                  .stride = keys.ld,
-                                                 .l2 = plan->normalize == TSA_NORMALIZE_L2,
+                                                 .l2 = normalizes_keys(plan),
                                                  .q = q,
                                                  .bounded = row.bounded,
                                                  .columns = plan->layout.ldv,
@@ -66,7 +83,8 @@ static void rows_tile(const struct context *x, const struct row_run *run, const 
                       const T *q, struct softmax_sums s)
 {
     const struct tsa_plan *plan = x->plan;
-    const struct packed_keys keys = pack_keys(x, *tile);
+    const struct rows at = {tile->b, tile->h, run->base + tile->t, tile->n};
+    const struct packed_keys keys = pack_keys(x, at);
     T *w = x->scratch + plan->scratch.softmax.weights;
     for (size_t i = 0; i < run->n; i++) {
         const struct softmax_row row = row_at(x->call, run, i);
@@ -112,7 +130,7 @@ static void rows_segment(const struct context *x, const struct row_run *run, siz
         one_row(x, run, segment, q, s);
         return;
     }
-    const size_t all = tsa_keys_seen(call, call->tokens - 1);
+    const size_t all = run->keys;
     const size_t end = all - segment < TSA_SEGMENT_KEYS ? all : segment + TSA_SEGMENT_KEYS;
     struct rows tile = {run->b, run->g, segment, 0};
     for (; tile.t < end; tile.t += tile.n) {
@@ -144,10 +162,10 @@ static void write_rows(const struct context *x, const struct row_run *run, struc
 static void rows_task(const struct context *x, size_t index)
 {
     const size_t runs = tsa_softmax_runs(x->call);
-    const struct row_run run = run_at(x->call, index / runs, index % runs * TSA_TOKEN_ROWS);
+    const struct row_run run = run_at(x->call, index / runs, index % runs);
     const struct softmax_sums all = all_sums(x), part = segment_sums(x);
     rows_segment(x, &run, 0, all);
-    for (size_t segment = TSA_SEGMENT_KEYS; segment < x->call->keys; segment += TSA_SEGMENT_KEYS) {
+    for (size_t segment = TSA_SEGMENT_KEYS; segment < run.keys; segment += TSA_SEGMENT_KEYS) {
         rows_segment(x, &run, segment, part);
         combine_rows(x, &run, segment, all, part);
     }
@@ -179,13 +197,13 @@ static void segment_task(const void *argument, size_t thread, size_t index)
     rows_segment(&x, &w->run, w->segment + index * TSA_SEGMENT_KEYS, part_at(w->call, index));
 }
 
-static void rows_by_segments(const struct tsa_call *call, size_t item, size_t first)
+static void rows_by_segments(const struct tsa_call *call, size_t item, size_t index)
 {
     const size_t most = call->team.threads * TSA_SOFTMAX_PARTS;
-    const size_t all = tsa_keys_seen(call, call->tokens - 1);
     const struct context x = context_of(call, 0);
     const struct softmax_sums sums = all_sums(&x);
-    struct segment_wave w = {call, run_at(call, item, first), 0};
+    struct segment_wave w = {call, run_at(call, item, index), 0};
+    const size_t all = w.run.keys;
     while (w.segment < all) {
         const size_t left = (all - w.segment + TSA_SEGMENT_KEYS - 1) / TSA_SEGMENT_KEYS;
         const size_t count = left < most ? left : most;

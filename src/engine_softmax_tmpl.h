@@ -11,6 +11,12 @@ static bool scores_bounded(const struct tsa_plan *plan, size_t head)
     return plan->normalize == TSA_NORMALIZE_L2 && ((const T *)plan->scale)[head] <= (T)0.5;
 }
 
+/* Are keys still to be normalised? */
+static bool normalizes_keys(const struct tsa_plan *plan)
+{
+    return plan->normalize == TSA_NORMALIZE_L2 && !(plan->flags & TSA_UNIT_KEYS);
+}
+
 /* Sums of queries: of the segment under way, or of all before it. */
 struct softmax_sums {
     T *acc, *max, *den;
@@ -86,7 +92,7 @@ static struct packed_keys pack_keys(const struct context *x, struct rows r)
 {
     const struct tsa_plan *plan = x->plan;
     const struct tsa_softmax_scratch *s = &plan->scratch.softmax;
-    const int l2 = plan->normalize == TSA_NORMALIZE_L2;
+    const int l2 = normalizes_keys(plan);
     T *kt = x->scratch + s->kt;
     struct rows tile = r;
     for (size_t i = 0; i < r.n; i += TSA_TILE_TOKENS, tile.t += TSA_TILE_TOKENS) {
@@ -112,7 +118,7 @@ static void softmax(const struct tsa_call *call)
         alone.team.threads = 1;
         call = &alone;
     }
-    if (call->tokens > TSA_FEW_QUERIES) {
+    if (call->tokens > TSA_FEW_QUERIES && ranges_fit(call->plan)) {
         const size_t count = tsa_softmax_ranges(call);
         run_tasks(call, count, count, range_task);
         return;
@@ -123,5 +129,5 @@ static void softmax(const struct tsa_call *call)
         return;
     }
     for (size_t i = 0; i < tasks; i++)
-        rows_by_segments(call, i / runs, i % runs * TSA_TOKEN_ROWS);
+        rows_by_segments(call, i / runs, i % runs);
 }

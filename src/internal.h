@@ -275,6 +275,7 @@ struct tsa_plan {
     enum tsa_dtype dtype;
     enum tsa_normalize normalize;
     enum tsa_gate gate;
+    size_t softmax_window; /* keys that a query of tsa_softmax sees, or 0: all */
     unsigned flags;
     int threads;
     const char *threads_reason;

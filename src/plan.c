@@ -145,9 +145,11 @@ static enum tsa_status check_choices(const struct tsa_options *o, struct tsa_err
         return tsa_fail(err, TSA_EINVAL, "normalize",
                         "normalize is %d, wanted TSA_NORMALIZE_L2 (1) or TSA_NORMALIZE_NONE (2)",
                         (int)o->normalize);
-    if (o->flags & ~(unsigned)TSA_SKIP_INPUT_CHECK)
+    if (o->flags & ~(unsigned)(TSA_SKIP_INPUT_CHECK | TSA_UNIT_KEYS))
         return tsa_fail(err, TSA_EINVAL, "flags",
-                        "flags is %#x, wanted 0 or TSA_SKIP_INPUT_CHECK (1)", o->flags);
+                        "flags is %#x, wanted a sum of TSA_SKIP_INPUT_CHECK (1) and "
+                        "TSA_UNIT_KEYS (2)",
+                        o->flags);
     if (o->threads < 0 || o->threads > TSA_MAX_THREADS) {
         enum tsa_status status =
             tsa_fail(err, TSA_EINVAL, "threads", "threads is %d, wanted 0 (automatic) to %d",
@@ -273,6 +275,7 @@ static enum tsa_status set_scalars(struct tsa_plan *p, const struct tsa_options 
     p->normalize = o->normalize;
     p->flags = o->flags;
     p->gate = o->gate;
+    p->softmax_window = o->softmax_window;
     const bool sphere = o->series == TSA_COEFFICIENTS_SPHERE;
     p->coef_sets = o->coefficients_per_head || (sphere && o->temperatures) ? p->heads : 1;
     p->allocator.allocate = o->allocate;

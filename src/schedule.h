@@ -119,8 +119,10 @@ struct tsa_queries {
 /* All of them, those that see most keys first. */
 size_t tsa_softmax_ranges(const struct tsa_call *call);
 struct tsa_queries tsa_softmax_range(const struct tsa_call *call, size_t index);
-/* Runs of rows of one kv head, where few queries go row by row; rows of the run from `first` on. */
+/* Runs of rows of one kv head, where queries go row by row: those of the same query if there is a
+ * window. The first row of a run; rows of the run from `first` on. */
 size_t tsa_softmax_runs(const struct tsa_call *call);
+size_t tsa_run_first(const struct tsa_call *call, size_t index);
 size_t tsa_run_rows(const struct tsa_call *call, size_t first);
 /* Do the runs leave threads idle that had better share out the keys? */
 bool tsa_softmax_splits_keys(const struct tsa_call *call);

@@ -48,11 +48,19 @@ size_t tsa_query_parts(const struct tsa_call *call)
 
 /* -- softmax ----------------------------------------------------------------------------------- */
 
+/* Keys that a row sees, at most. */
+static size_t most_keys(const struct tsa_call *call)
+{
+    const size_t window = call->plan->softmax_window;
+    return window > 0 && window < call->keys ? window : call->keys;
+}
+
 bool tsa_softmax_is_short(const struct tsa_call *call)
 {
     const struct tsa_plan *plan = call->plan;
     const size_t rows = call->batch * plan->heads * call->tokens;
-    return (double)rows * (double)call->keys * (double)(plan->d + plan->dv) < TSA_SPLIT_PRODUCTS;
+    return (double)rows * (double)most_keys(call) * (double)(plan->d + plan->dv) <
+           TSA_SPLIT_PRODUCTS;
 }
 
 /* Queries of a range: at most plan->scratch.softmax.queries, fewer if that leaves threads idle. */
@@ -97,14 +105,32 @@ struct tsa_queries tsa_softmax_range(const struct tsa_call *call, size_t index)
                                 .n = (to < call->tokens ? to : call->tokens) - from};
 }
 
+/* Runs of the heads of one query, where rows of a run have to see the same keys. */
+static size_t runs_of_query(const struct tsa_call *call)
+{
+    return (call->plan->group + TSA_TOKEN_ROWS - 1) / TSA_TOKEN_ROWS;
+}
+
 size_t tsa_softmax_runs(const struct tsa_call *call)
 {
+    if (call->plan->softmax_window > 0)
+        return call->tokens * runs_of_query(call);
     return (call->plan->group * call->tokens + TSA_TOKEN_ROWS - 1) / TSA_TOKEN_ROWS;
+}
+
+size_t tsa_run_first(const struct tsa_call *call, size_t index)
+{
+    const size_t runs = runs_of_query(call);
+    if (call->plan->softmax_window > 0)
+        return index / runs * call->plan->group + index % runs * TSA_TOKEN_ROWS;
+    return index * TSA_TOKEN_ROWS;
 }
 
 size_t tsa_run_rows(const struct tsa_call *call, size_t first)
 {
-    const size_t left = call->plan->group * call->tokens - first;
+    const size_t group = call->plan->group;
+    const size_t left =
+        call->plan->softmax_window > 0 ? group - first % group : group * call->tokens - first;
     return left < TSA_TOKEN_ROWS ? left : TSA_TOKEN_ROWS;
 }
 
@@ -112,5 +138,5 @@ bool tsa_softmax_splits_keys(const struct tsa_call *call)
 {
     const size_t tasks = call->batch * call->plan->kv_heads * tsa_softmax_runs(call);
     return call->team.threads > 1 && tasks < 2 * call->team.threads &&
-           call->keys > 2 * TSA_SEGMENT_KEYS;
+           most_keys(call) > 2 * TSA_SEGMENT_KEYS;
 }

@@ -145,8 +145,11 @@ enum tsa_output {
 
 /** Flags of struct tsa_options. */
 enum tsa_flags {
-    TSA_SKIP_INPUT_CHECK = 1 /**< do not look for non-finite or overflowing inputs; infinities
-                                  and NaNs then propagate as IEEE arithmetic says */
+    TSA_SKIP_INPUT_CHECK = 1, /**< do not look for non-finite or overflowing inputs; infinities
+                                   and NaNs then propagate as IEEE arithmetic says */
+    TSA_UNIT_KEYS = 2 /**< tsa_softmax takes the rows of k as they are, which are of length 1: those
+                           of a cache that were normalised as they came. Queries are normalised
+                           still. Longer rows have no meaning */
 };
 
 /** Where and why a call failed. Fields that do not apply are -1 (positions) or 0. */
@@ -249,6 +252,9 @@ struct tsa_options {
      *  then max(|den|, denominator_floor) unless that is 0 (default). Finite, the floor not
      *  negative; both are refused with TSA_OUTPUT_SUM, which does not divide. */
     double denominator_add, denominator_floor;
+    /** Keys that a query of tsa_softmax sees: its own position's and those before it, so many in
+     *  all; 0 (default): all of them. Wants causal calls. */
+    size_t softmax_window;
     enum tsa_series series; /**< default TSA_COEFFICIENTS_TAYLOR; not beside `coefficients` */
 };
 
@@ -543,8 +549,9 @@ TSA_API enum tsa_status tsa_query(const struct tsa_plan *plan, const struct tsa_
  *      o_t = sum_i exp(q_t.k_i/a) v_i / sum_i exp(q_t.k_i/a)
  *
  *  Time is proportional to queries x keys, memory to neither. With causal != 0 the mask is
- *  bottom-right aligned: query i sees keys 0 .. keys-queries+i; a query that sees no key is refused
- *  (TSA_EINVAL). With one query it is the step of a decoder on a cache of keys and values; one that
+ *  bottom-right aligned: query i sees keys 0 .. keys-queries+i, or the last of them where the plan
+ *  has a softmax_window; a query that sees no key is refused (TSA_EINVAL). The bits of a row with a
+ *  window are those of a call with that query and the keys that it sees. With one query it is the step of a decoder on a cache of keys and values; one that
  *  has checked them as they came may set TSA_SKIP_INPUT_CHECK, as the check reads all of them. The
  *  bits of a row depend on its query, keys and values alone: not on threads, batch or the other
  *  queries of the call (doc/math.md). Where rows are normalised and the temperature is 2 or more,

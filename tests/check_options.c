@@ -81,7 +81,7 @@ START_TEST(options)
     REFUSED_OPTION(coefficients_per_head, 1, TSA_EINVAL, "coefficients");
     REFUSED_OPTION(threads, -1, TSA_EINVAL, "threads");
     REFUSED_OPTION(threads, 65537, TSA_EINVAL, "threads");
-    REFUSED_OPTION(flags, 2, TSA_EINVAL, "flags");
+    REFUSED_OPTION(flags, 4, TSA_EINVAL, "flags");
     REFUSED_OPTION(isa, "sse9", TSA_EUNSUPPORTED, "isa");
     REFUSED_OPTION(isa, "", TSA_EUNSUPPORTED, "isa");
     REFUSED_OPTION(allocate, allocate_nothing, TSA_EINVAL, "release");

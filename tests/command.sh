@@ -106,6 +106,9 @@ else
     prints 'bench .*(not in this build)$' --help
 fi
 refused 2 '--compare: goes with --method taylor' --method=softmax --compare
+refused 2 '--softmax-window: goes with --method softmax' --softmax-window 4
+fails 2 '--softmax-window: goes with --method softmax' attend -q q.npy -k k.npy -v v.npy -o o.npy \
+    --method softmax --noncausal --softmax-window 4
 refused 2 '--report: goes with --method taylor' --method=softmax --report
 fails 2 '--head-dim: missing' size --value-dim 4
 fails 2 '--value-dim: missing' size --head-dim 4
@@ -226,6 +229,11 @@ attend --method softmax --dtype f64; mv o.npy exact.npy
 attend --terms 8 --dtype f64; check '8 terms' "$NPY_TOOL" compare o.npy exact.npy 1e-6
 attend --method softmax --dtype f64 --step 9
 check 'softmax by pieces' "$NPY_TOOL" compare o.npy exact.npy 1e-14
+attend --method softmax && mv o.npy soft.npy
+attend --method softmax --softmax-window 70 && same 'a window as long as all' o.npy soft.npy
+attend --method softmax --softmax-window 3 && mv o.npy three.npy
+attend --method softmax --softmax-window 3 --step 7 && same 'a window in pieces' o.npy three.npy
+check 'a window shows' test "$(cmp three.npy soft.npy | wc -l)" -eq 1
 attend --compare --json --temperature 1 --dtype f64 && taylor=$(number relative_l2)
 attend --compare --json --temperature 1 --dtype f64 --coefficients sphere
 less 'error of coefficients for random rows' "$(number relative_l2)" "$taylor"

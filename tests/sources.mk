@@ -6,7 +6,7 @@ TSA_CHECKS = tests/check_api tests/check_batch tests/check_bits tests/check_chun
 	tests/check_kernels_bf16 tests/check_kernels_f32 tests/check_kernels_f64 tests/check_limits \
 	tests/check_manners tests/check_mixed tests/check_mixed_states tests/check_options \
 	tests/check_processes tests/check_quota tests/check_edges tests/check_gates tests/check_models tests/check_ragged \
-	tests/check_ragged_errors tests/check_reduce tests/check_rest tests/check_slots tests/check_sphere tests/check_softmax \
+	tests/check_ragged_errors tests/check_reduce tests/check_rest tests/check_slots tests/check_softmax_window tests/check_sphere tests/check_softmax \
 	tests/check_softmax_values tests/check_state tests/check_threads tests/check_turns \
 	tests/check_views
 TSA_SHELL_TESTS = tests/command.sh tests/command_bench.sh tests/command_files.sh tests/command_models.sh tests/exports.sh tests/rooms.sh

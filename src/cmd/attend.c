@@ -48,6 +48,7 @@ void attend_plan_options(const struct attend *a, struct tsa_options *options)
     options->threads = o->threads;
     options->isa = o->isa;
     options->compute = o->compute;
+    options->softmax_window = o->softmax_window;
     options->gate = o->gate != NULL ? TSA_GATE_SCALAR : TSA_GATE_NONE;
     options->output = o->output;
     options->output_scale = o->output_scale;
@@ -266,7 +267,10 @@ static int print_text(const struct attend *a, const struct results *r)
     char text[NPY_SHAPE_TEXT], path[CMD_PLAIN_TEXT];
     printf("output     %s, %s, %s\n", cmd_plain_text(o->o, path, sizeof path),
            cmd_dtype_name(o->dtype), npy_shape_text(a->rank, shape + NPY_MAX_RANK - a->rank, text));
-    if (o->softmax)
+    if (o->softmax && o->softmax_window > 0)
+        printf("method     softmax, window %zu, temperature %g, ", o->softmax_window,
+               o->temperature);
+    else if (o->softmax)
         printf("method     softmax, temperature %g, ", o->temperature);
     else
         printf("method     taylor, %zu term%s, chunk %zu, temperature %g, ", o->terms,

@@ -15,7 +15,7 @@
 /* What the command line asks for. */
 struct attend_options {
     const char *q, *k, *v, *o;
-    size_t terms, chunk, step;
+    size_t terms, chunk, step, softmax_window;
     int threads;
     const char *isa;
     double temperature;

@@ -46,6 +46,7 @@ static const char help[] =
     "                       options change it\n"
     "  --noncausal          every query sees every key; their numbers may differ\n"
     "  --method NAME        taylor, or softmax: the exact, quadratic way (taylor)\n"
+    "  --softmax-window W   with softmax, a query sees its own key and the W-1 before it (0: all)\n"
     "  --dtype TYPE         of the output: f32, f64, bf16 or f16 (as Q). The arithmetic is f64\n"
     "                       for f64, else f32. '<u2' and '<V2' files are read, as bf16, only\n"
     "                       with this option; with bf16, O is '<u2'\n"
@@ -79,6 +80,7 @@ enum {
     OPT_MODEL,
     OPT_NONCAUSAL,
     OPT_METHOD,
+    OPT_SOFTMAX_WINDOW,
     OPT_DTYPE,
     OPT_STEP,
     OPT_THREADS,
@@ -110,6 +112,7 @@ static const struct option long_options[] = {
     {"model", required_argument, NULL, OPT_MODEL},
     {"noncausal", no_argument, NULL, OPT_NONCAUSAL},
     {"method", required_argument, NULL, OPT_METHOD},
+    {"softmax-window", required_argument, NULL, OPT_SOFTMAX_WINDOW},
     {"dtype", required_argument, NULL, OPT_DTYPE},
     {"step", required_argument, NULL, OPT_STEP},
     {"threads", required_argument, NULL, OPT_THREADS},
@@ -237,6 +240,8 @@ static bool parse_option(int c, const char *text, struct attend_options *o)
         return true;
     case OPT_METHOD:
         return parse_word("--method", text, "taylor", "softmax", &o->softmax);
+    case OPT_SOFTMAX_WINDOW:
+        return cmd_parse_size("--softmax-window", text, 0, SIZE_MAX, &o->softmax_window);
     case OPT_DTYPE:
         return cmd_parse_element("--dtype", text, &o->dtype);
     case OPT_STEP:
@@ -311,6 +316,8 @@ int attend_parse(int argc, char **argv, struct attend_options *o, bool *done)
                          o->coefficient_count, o->terms);
     if (o->softmax && (o->compare || o->report))
         return cmd_usage("--%s: goes with --method taylor only", o->compare ? "compare" : "report");
+    if (o->softmax_window > 0 && (!o->softmax || o->noncausal))
+        return cmd_usage("--softmax-window: goes with --method softmax, not --noncausal");
     if (o->softmax && o->compute != TSA_COMPUTE_EXACT)
         return cmd_usage("--compute: mixed and fastest go with --method taylor only");
     if (o->exact_degrees_given && o->compute == TSA_COMPUTE_EXACT)
