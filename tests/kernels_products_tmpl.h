@@ -313,10 +313,7 @@ static void one_update(struct kc *kc, const struct KERNELS *table, size_t featur
                 ref += high + low - GOT(lo)[f * ldh + c];
                 error += 8 * U * (R_FABS(low) + U * (R_FABS(high) + all)) + 8 * TINY;
                 error += U * U * R_FABS(ref); /* of the reference */
-                if (!TEST_F64)
-                    error += 0x1p-50 * (R_FABS(high) + all);
-                else
-                    error += LDBL_EPSILON * 4 * (R_FABS(high) + all);
+                error += (TEST_F64 ? LDBL_EPSILON * 4 : (REAL)0x1p-50) * (R_FABS(high) + all);
             }
             near(kc, sum, f, c, ref, error);
         }

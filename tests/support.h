@@ -112,10 +112,10 @@ struct problem {
     struct tsa_tensor q, k, v; /* [batch][heads][tokens][.] dense */
     /* [batch][kv_heads][tokens], data NULL if there are none: see problem_gate */
     struct tsa_tensor gate, value_gate;
-    void *o;                   /* expected outputs */
-    struct model_head **head;  /* [batch][kv_heads] expected states */
-    size_t o_count;            /* elements of o */
-    size_t queries;            /* rows of q, from the first, for which there are */
+    void *o;                  /* expected outputs */
+    struct model_head **head; /* [batch][kv_heads] expected states */
+    size_t o_count;           /* elements of o */
+    size_t queries;           /* rows of q, from the first, for which there are */
     void *answers; /* [batch][heads][queries][dv]: expected outputs of tsa_query on these states */
     bool mixed;
     unsigned exact_degrees; /* if mixed */
