@@ -5,7 +5,7 @@
  * While tokens from position s on are new in a window, its decay is that as of the token before
  * them (new tokens have their value gate), and w->e that of the sums. Outputs advance copies of
  * both from token to token; a fold takes them as of the last one. Once a call has done its work,
- * close_gates advances what states keep. Single tokens advance it at once. */
+ * close_task advances what states keep. Single tokens advance it at once. */
 
 /* The gates of tokens t .. t+n-1 of an item; ones where the caller gave none. */
 static void gates_in(const struct tsa_tensor *x, const struct tsa_item *it, size_t t, size_t n,
