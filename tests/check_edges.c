@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Edges of states and calls, one test each: bits that only the low sums hold, counts at their
- * limit, bytes between rows, the last task of a scan. */
+ * limit, bytes between rows, the last task of a scan, sums that nothing is in. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -133,6 +133,45 @@ START_TEST(last_row)
 }
 END_TEST
 
+/* Sums that nothing has been folded into are not read: monomials of these queries are infinite, and
+ * infinity times zero is NaN. Their scores are small. */
+START_TEST(empty_sums)
+{
+    float q[3][2], k[3][2], v[3][2], o[3][2];
+    struct tsa_options options;
+    struct tsa_error err;
+    for (int i = 0; i < 6; i++) {
+        q[i / 2][i % 2] = 1e25F;
+        k[i / 2][i % 2] = 1e-25F;
+        v[i / 2][i % 2] = 1;
+    }
+    ck_assert_int_eq(tsa_options_init(&options, sizeof options), TSA_OK);
+    options.head_dim = options.value_dim = 2;
+    options.chunk = 16;
+    options.threads = 1;
+    options.normalize = TSA_NORMALIZE_NONE;
+    options.flags = TSA_SKIP_INPUT_CHECK;
+    struct tsa_plan *plan = make_plan(&options);
+    struct tsa_state **states = states_make(plan, 1);
+    struct tsa_batch *batch =
+        BATCH(.states = states, .count = 1, .tokens = 3, .q = dense(q, TSA_F32, 1, 3, 2),
+              .k = dense(k, TSA_F32, 1, 3, 2), .v = dense(v, TSA_F32, 1, 3, 2),
+              .o = dense(o, TSA_F32, 1, 3, 2));
+    for (int call = 0; call < 4; call++) {
+        memset(o, 0, sizeof o);
+        batch->tokens = call == 2 ? 1 : 3;
+        ok(call == 2   ? tsa_decode(plan, batch, NULL, &err)
+           : call == 3 ? tsa_query(plan, batch, NULL, &err)
+                       : tsa_prefill(plan, batch, NULL, &err),
+           &err);
+        for (size_t i = 0; i < 2 * batch->tokens; i++)
+            CHECK(o[i / 2][i % 2] == 1, "call %d: output %d is %g", call, (int)i, o[i / 2][i % 2]);
+    }
+    states_free(states, 1);
+    tsa_plan_destroy(plan);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("edges");
@@ -140,5 +179,6 @@ int main(void)
     tcase_add_test(add_case(suite, "most_tokens"), most_tokens);
     tcase_add_loop_test(add_case(suite, "padding"), padding, 0, 14);
     tcase_add_loop_test(add_case(suite, "last_row"), last_row, 0, 2);
+    tcase_add_test(add_case(suite, "empty_sums"), empty_sums);
     return run_suite(suite);
 }
