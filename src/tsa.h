@@ -416,8 +416,10 @@ TSA_API enum tsa_status tsa_state_view(const struct tsa_plan *plan, const struct
 /** Write A_degree = sum over all absorbed tokens of phi(k) (x) [v ; 1] (paper eq. 6), Lo and
  *  the open window included, as binom(d+m-1, m) rows of dv+1 doubles, row stride `stride`
  *  (>= dv+1) elements. Rows are index tuples i1 <= ... <= im in lexicographic order. Reads the
- *  state. TSA_EINVAL, TSA_EFORMAT, TSA_EMISMATCH, TSA_ENOMEM (argument ws: an open window needs
- *  scratch, which is allocated for this call). Thread-safe for distinct `out`. */
+ *  state; of a plan with gates as it is after the last token. TSA_EINVAL, TSA_EFORMAT,
+ *  TSA_EMISMATCH, TSA_ENOMEM (argument ws: an open window needs scratch, which is allocated for this
+ *  call). Thread-safe for distinct `out`. (As many parameters as there are things to say: which
+ *  sums, in which basis, where to.) */
 TSA_API enum tsa_status tsa_state_export(const struct tsa_plan *plan, const struct tsa_state *state,
                                          size_t layer, size_t kv_head, size_t degree,
                                          enum tsa_basis basis, double *out, ptrdiff_t stride,
@@ -558,7 +560,8 @@ TSA_API enum tsa_status tsa_query(const struct tsa_plan *plan, const struct tsa_
  *  scores are bounded and need no maximum, by a property of the plan; else exp is SLEEF's, with a
  *  running maximum, right for any scores. The plan's terms, coefficients and chunk play no part.
  *  0 queries or batch 0: no-op, as in tsa_prefill(). TSA_EINVAL, TSA_ENONFINITE, TSA_ENOMEM.
- *  Thread-safe for distinct outputs and workspaces. */
+ *  Thread-safe for distinct outputs and workspaces.
+ *  (No struct tsa_batch: it has states, and one length where there are two here.) */
 TSA_API enum tsa_status tsa_softmax(const struct tsa_plan *plan, size_t batch, size_t queries,
                                     size_t keys, int causal, const struct tsa_tensor *q,
                                     const struct tsa_tensor *k, const struct tsa_tensor *v,
