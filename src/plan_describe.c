@@ -42,6 +42,24 @@ static const char *compute_name(const struct tsa_plan *p)
     return p->compute == TSA_COMPUTE_MIXED ? "mixed" : p->dtype == TSA_F32 ? "f32" : "f64";
 }
 
+/* What is not as the paper has it. */
+static void describe_outputs(struct writer *w, const struct tsa_plan *p)
+{
+    char number[TSA_NUMBER_TEXT];
+    if (p->gate != TSA_GATE_NONE)
+        line(w, "gate: scalar\n");
+    if (p->finish_f64.sum)
+        line(w, "output: sum\n");
+    if (p->output_scale != 1)
+        line(w, "output_scale: %s\n", tsa_number_text(number, p->output_scale, 9));
+    if (p->finish_f64.add != 0)
+        line(w, "denominator_add: %s\n", tsa_number_text(number, p->finish_f64.add, 9));
+    if (p->finish_f64.floor != 0)
+        line(w, "denominator_floor: %s\n", tsa_number_text(number, p->finish_f64.floor, 9));
+    if (p->softmax_window > 0)
+        line(w, "softmax_window: %zu\n", p->softmax_window);
+}
+
 size_t tsa_plan_describe(const struct tsa_plan *plan, char *text, size_t size)
 {
     struct writer w = {text, text ? size : 0, 0};
@@ -70,6 +88,7 @@ size_t tsa_plan_describe(const struct tsa_plan *plan, char *text, size_t size)
         line(&w, "bf16_products: %s%s\n", plan->pair_kernels->name,
              plan->pair_kernels->fast ? "" : " (no faster than f32)");
     line(&w, "normalize: %s\n", plan->normalize == TSA_NORMALIZE_L2 ? "l2" : "none");
+    describe_outputs(&w, plan);
     line(&w, "isa: %s\n", plan->isa->name);
     line(&w, "threads: %d (%s)\n", plan->threads, plan->threads_reason);
     line(&w, "state_bytes: %zu\n", plan->state_bytes);

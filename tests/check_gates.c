@@ -541,6 +541,20 @@ START_TEST(options)
     ck_assert_int_eq(plan->gate, TSA_GATE_NONE);
     ck_assert(plan->output_scale == 1 && !plan->finishes);
     tsa_plan_destroy(plan);
+    /* and a plan says what it does */
+    struct tsa_options o;
+    char text[2000];
+    ck_assert_int_eq(tsa_options_init(&o, sizeof o), TSA_OK);
+    o.head_dim = o.value_dim = 4;
+    o.gate = TSA_GATE_SCALAR;
+    o.denominator_add = 0.5;
+    o.denominator_floor = 0.25;
+    o.output_scale = 2;
+    plan = make_plan(&o);
+    ck_assert_uint_lt(tsa_plan_describe(plan, text, sizeof text), sizeof text);
+    ck_assert_ptr_nonnull(strstr(text, "\ngate: scalar\noutput_scale: 2\ndenominator_add: 0.5\n"
+                                       "denominator_floor: 0.25\n"));
+    tsa_plan_destroy(plan);
 }
 END_TEST
 

@@ -74,4 +74,9 @@ works attend -q q.npy -k k.npy -v v.npy -o o.npy --model taylorshift --json
 check 'taylorshift scales by sqrt(N/d)' grep -q '"output_scale": 3.74165738' ../out
 check 'and says so' grep -q '"model": "taylorshift"' ../out
 
+# A state with gates keeps a little more.
+works size --head-dim 16 --value-dim 64 --json; plain=$(number state_bytes)
+works size --head-dim 16 --value-dim 64 --gate --json
+less 'a state without gates' "$plain" "$(number state_bytes)"
+
 finish command_models

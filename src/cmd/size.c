@@ -27,6 +27,7 @@ static const char help[] =
     "  --compute HOW        f32, mixed: products of high degrees from bf16 operands, of which\n"
     "                       the state keeps a copy; fastest: mixed where that is faster (f32)\n"
     "  --exact-degrees E    with mixed and fastest: degrees below E stay in f32, 0 to 8 (2)\n"
+    "  --gate               of plans with gates, which the state keeps for the window\n"
     "  --json               results as JSON\n"
     "  --help, --version\n";
 
@@ -41,6 +42,7 @@ enum {
     OPT_DTYPE,
     OPT_COMPUTE,
     OPT_EXACT_DEGREES,
+    OPT_GATE,
     OPT_JSON,
     OPT_HELP,
     OPT_VERSION
@@ -57,6 +59,7 @@ static const struct option long_options[] = {
     {"dtype", required_argument, NULL, OPT_DTYPE},
     {"compute", required_argument, NULL, OPT_COMPUTE},
     {"exact-degrees", required_argument, NULL, OPT_EXACT_DEGREES},
+    {"gate", no_argument, NULL, OPT_GATE},
     {"json", no_argument, NULL, OPT_JSON},
     {"help", no_argument, NULL, OPT_HELP},
     {"version", no_argument, NULL, OPT_VERSION},
@@ -98,6 +101,9 @@ static bool parse_option(int c, const char *text, struct tsa_options *o, bool *e
     case OPT_EXACT_DEGREES:
         *exact_degrees_given = true;
         return cmd_parse_exact_degrees("--exact-degrees", text, &o->exact_degrees);
+    case OPT_GATE:
+        o->gate = TSA_GATE_SCALAR;
+        return true;
     case OPT_JSON:
         *json = true;
         return true;
