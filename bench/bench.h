@@ -110,6 +110,8 @@ struct bench_inputs {
     void *memory[4];
 };
 
+/* Decoded tokens come fresh from a projection in an engine: timed steps take turns among a few. */
+#define BENCH_FRESH 8
 /* heads-major rows, or token-major rows (one decoding step is contiguous). */
 bool bench_inputs_create(struct bench_inputs *in, const struct bench_problem *problem, size_t ring,
                          size_t out_tokens, enum tsa_dtype dtype, bool token_major);
@@ -278,10 +280,16 @@ bool bench_op_fill_window(struct bench_op_state *op, size_t fill);
 struct bench_contender {
     char name[32];
     size_t chunk; /* tokens of a chunk; of softmax the keys of a tile */
-    /* One head in contiguous f32 rows: n outputs of causal attention; of decoding, where q is one
-     * row, one output over n keys. */
+    double bound; /* of its errors; 0: as everywhere in f32 */
+    /* One head in contiguous f32 rows: n outputs of causal attention; of decoding by softmax, where
+     * q is one row, one output over n keys. NULL where there is a step. */
     void (*run)(struct bench_contender *c, size_t n, const float *q, const float *k, const float *v,
                 float *o);
+    /* Of decoding by states: take one token into the state of a head of B x H; and do so, then
+     * answer the token's query. All states are empty at first. */
+    void (*absorb)(struct bench_contender *c, size_t head, const float *k, const float *v);
+    void (*step)(struct bench_contender *c, size_t head, const float *q, const float *k,
+                 const float *v, float *o);
     void (*destroy)(struct bench_contender *c);
 };
 
@@ -306,6 +314,7 @@ struct bench_race {
         struct bench_op_state *op; /* NULL: a contender */
         struct bench_contender *contender;
         const struct bench_op_state *inputs; /* of a contender */
+        size_t steps;  /* of decoding that a contender was timed with so far */
         size_t passes; /* over the tokens, one after another into the same states */
         double error, bound;
         struct bench_stats stats;

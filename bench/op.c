@@ -9,8 +9,6 @@
 
 #include "bench.h"
 
-/* Decoded tokens come fresh from a projection in an engine: timed steps take turns among a few. */
-#define FRESH 8
 #define RING_BYTES ((size_t)32 << 20)
 
 static size_t kv_heads(const struct bench_problem *p)
@@ -137,7 +135,7 @@ static bool create_inputs(struct bench_op_state *op, const struct bench_op_state
     if (p->op == BENCH_DECODE) {
         const size_t row = p->batch * p->heads * (p->d + p->dv) * 16;
         ring = RING_BYTES / row;
-        ring = ring < FRESH ? FRESH : ring > 4096 ? 4096 : ring;
+        ring = ring < BENCH_FRESH ? BENCH_FRESH : ring > 4096 ? 4096 : ring;
         out_tokens = 1;
     } else if (p->op != BENCH_PREFILL && p->op != BENCH_SOFTMAX) {
         out_tokens = 1;
@@ -337,14 +335,14 @@ bool bench_op_work(void *context, size_t iterations)
         return true;
     }
     if (op->cold) /* one step after each wipe */
-        return decode(op, (size_t)(op->steps++ % FRESH));
+        return decode(op, (size_t)(op->steps++ % BENCH_FRESH));
     for (size_t i = 0; i < iterations; i++) {
         const double start = cmd_seconds();
         for (size_t s = 0; s + 1 < op->chunk; s++)
-            if (!decode(op, (size_t)(op->steps++ % FRESH)))
+            if (!decode(op, (size_t)(op->steps++ % BENCH_FRESH)))
                 return false;
         const double middle = cmd_seconds();
-        if (!decode(op, (size_t)(op->steps++ % FRESH)))
+        if (!decode(op, (size_t)(op->steps++ % BENCH_FRESH)))
             return false;
         const double end = cmd_seconds();
         /* the best pass: it is short enough that some were not interrupted */
@@ -375,7 +373,7 @@ bool bench_op_read_work(void *context, size_t iterations)
 {
     struct bench_op_state *op = context;
     for (size_t i = 0; i < iterations; i++)
-        if (!query(op, i % FRESH))
+        if (!query(op, i % BENCH_FRESH))
             return false;
     return true;
 }

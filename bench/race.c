@@ -52,7 +52,7 @@ void bench_race_enter_contenders(struct bench_race *race, const struct bench_rac
         snprintf(r->name, sizeof r->name, "%.12s: %.31s", beside->name, c->name);
         r->contender = c;
         r->inputs = op;
-        r->bound = bench_error_bound(TSA_F32);
+        r->bound = c->bound > 0 ? c->bound : bench_error_bound(TSA_F32);
     }
 }
 
@@ -74,6 +74,31 @@ void bench_race_clear(struct bench_race *race)
 
 /* -- contenders ------------------------------------------------------------------------------- */
 
+/* Contenders are for f32; inline, as a step of theirs takes less than a microsecond. */
+static inline float *row_of(const struct tsa_tensor *t, size_t batch, size_t head, size_t token)
+{
+    return (float *)t->data + (ptrdiff_t)batch * t->batch + (ptrdiff_t)head * t->head +
+           (ptrdiff_t)token * t->token;
+}
+
+/* What is decoded for one iteration: as many tokens as ours. */
+static size_t steps_of(const struct bench_op_state *op)
+{
+    return op->problem.op == BENCH_DECODE && !op->cold ? op->chunk : 1;
+}
+
+/* One token of every head and sequence, from a row of the ring. */
+static void step_contender(const struct bench_racer *r, size_t row)
+{
+    const struct bench_problem *p = &r->inputs->problem;
+    const struct bench_inputs *in = &r->inputs->in;
+    for (size_t b = 0; b < p->batch; b++)
+        for (size_t h = 0; h < p->heads; h++)
+            r->contender->step(r->contender, b * p->heads + h, row_of(&in->q, b, h, row),
+                               row_of(&in->k, b, h, row), row_of(&in->v, b, h, row),
+                               row_of(&in->o, b, h, 0));
+}
+
 /* Every head of a problem once, on inputs that lie heads-major. */
 static void run_contender(const struct bench_racer *r)
 {
@@ -82,9 +107,9 @@ static void run_contender(const struct bench_racer *r)
     const size_t first = bench_is_decode(p->op) ? p->n - 1 : 0;
     for (size_t b = 0; b < p->batch; b++)
         for (size_t h = 0; h < p->heads; h++)
-            r->contender->run(r->contender, p->n, bench_at(&in->q, b, h, first).data,
-                              bench_at(&in->k, b, h, 0).data, bench_at(&in->v, b, h, 0).data,
-                              bench_at(&in->o, b, h, 0).data);
+            r->contender->run(r->contender, p->n, row_of(&in->q, b, h, first),
+                              row_of(&in->k, b, h, 0), row_of(&in->v, b, h, 0),
+                              row_of(&in->o, b, h, 0));
 }
 
 /* So that outputs of one before do not pass for those of another. */
@@ -92,7 +117,7 @@ static void spoil(const struct bench_problem *p, const struct bench_inputs *in, 
 {
     for (size_t b = 0; b < p->batch; b++) {
         for (size_t h = 0; h < p->heads; h++) {
-            float *o = bench_at(&in->o, b, h, 0).data;
+            float *o = row_of(&in->o, b, h, 0);
             for (size_t i = 0; i < rows * p->dv; i++)
                 o[i] = NAN;
         }
@@ -111,8 +136,30 @@ static double contender_error(const struct bench_racer *r)
     run_contender(r);
     for (size_t t = 0; t < rows; t = t + step < rows || t == rows - 1 ? t + step : rows - 1) {
         const size_t row = p->n - rows + t;
+        worst =
+            bench_worse(worst, bench_row_error(in, p, b, h, row, row + 1, row_of(&in->o, b, h, t)));
+    }
+    return worst;
+}
+
+/* The same of decoding by states, after the tokens before and in some steps. */
+static double contender_step_error(const struct bench_racer *r)
+{
+    const struct bench_problem *p = &r->inputs->problem;
+    const struct bench_inputs *in = &r->inputs->in;
+    const size_t b = p->batch - 1, h = p->heads - 1;
+    double worst = 0;
+    for (size_t i = 0; i < p->batch * p->heads; i++)
+        for (size_t t = 0; t < p->n; t++)
+            r->contender->absorb(r->contender, i,
+                                 row_of(&in->k, i / p->heads, i % p->heads, t % in->ring),
+                                 row_of(&in->v, i / p->heads, i % p->heads, t % in->ring));
+    for (size_t s = 0; s < 3; s++) {
+        const size_t row = (p->n + s) % in->ring;
+        spoil(p, in, 1);
+        step_contender(r, row);
         worst = bench_worse(
-            worst, bench_row_error(in, p, b, h, row, row + 1, bench_at(&in->o, b, h, t).data));
+            worst, bench_row_error(in, p, b, h, row, p->n + s + 1, row_of(&in->o, b, h, 0)));
     }
     return worst;
 }
@@ -125,7 +172,10 @@ bool bench_race_verify(struct bench_race *race)
         struct bench_racer *r = &race->racers[i];
         if (r->op && !bench_op_verify(r->op))
             return false;
-        r->error = r->op ? r->op->max_error : contender_error(r);
+        if (r->op)
+            r->error = r->op->max_error;
+        else
+            r->error = r->contender->step ? contender_step_error(r) : contender_error(r);
     }
     return true;
 }
@@ -136,7 +186,10 @@ static bool run_racer(void *context, size_t iterations)
     if (r->op && r->passes == 1)
         return bench_op_work(r->op, iterations);
     for (; iterations; iterations--) {
-        if (r->contender)
+        if (r->contender && r->contender->step)
+            for (size_t s = 0; s < steps_of(r->inputs); s++)
+                step_contender(r, r->steps++ % BENCH_FRESH);
+        else if (r->contender)
             run_contender(r);
         else if (!bench_op_reset(r->op) || !bench_op_work(r->op, r->passes))
             return false;
@@ -162,8 +215,7 @@ bool bench_race_time(struct bench_race *race, const struct bench_timing *timing)
         return false;
     for (size_t i = 0; i < race->count; i++) {
         struct bench_racer *r = &race->racers[i];
-        const bool decode = r->op && r->op->problem.op == BENCH_DECODE && !r->op->cold;
-        const double parts = (double)(decode ? r->op->chunk : r->passes);
+        const double parts = (double)(steps_of(r->op ? r->op : r->inputs) * r->passes);
         r->stats = stats[i];
         r->seconds = stats[i].min / parts;
         r->median = stats[i].median / parts;

@@ -9,8 +9,8 @@ TSA_BENCH_SOURCES = bench/bench.h bench/kernel_bench.h bench/kernels_tmpl.h \
 	bench/op_report.c bench/problem.c bench/race.c bench/region.c bench/report.c bench/rows.c bench/scaling.c \
 	bench/timing.c
 TSA_CONTEND_SOURCES = bench/contend/contend.h bench/contend/loops.h bench/contend/loops_tmpl.h \
-	bench/contend/softmax_tmpl.h bench/contend/contend.c bench/contend/library.c \
-	bench/contend/openblas.c bench/contend/softmax.c bench/contend/taylor.c bench/contend/xsmm.c
+	bench/contend/plain_tmpl.h bench/contend/softmax_tmpl.h bench/contend/contend.c bench/contend/features.c bench/contend/library.c \
+	bench/contend/openblas.c bench/contend/plain.c bench/contend/softmax.c bench/contend/taylor.c bench/contend/xsmm.c
 TSA_PAPER_SOURCES = bench/paper/paper.h bench/paper/beyond.c bench/paper/command.c \
 	bench/paper/document.c bench/paper/facts.c bench/paper/model.c bench/paper/order.c \
 	bench/paper/plot.c bench/paper/race.c bench/paper/rank.c bench/paper/report.c \

@@ -37,8 +37,8 @@ check 'OpenBLAS chooses its core' chooses
 
 # The benchmark's contenders for softmax. Its exit code says whether an output of one was wrong.
 # Those by hand are always there, the others where their library is.
-"$TSA" info >../out
-for isa in $(sed -n 's/^ *usable here *//p' ../out); do
+"$TSA" info >infos
+for isa in $(sed -n 's/^ *usable here *//p' infos); do
     check "softmax contenders, $isa" "$TSA" bench --contenders --csv --isa "$isa" --threads 1 \
         --seconds 1e-6 --repeats 1 softmax:n70:d5:dv7 softmax:n130 softmax-decode:n70:d5:dv7 \
         softmax-decode:n130
@@ -53,6 +53,21 @@ for isa in $(sed -n 's/^ *usable here *//p' ../out); do
         check "softmax contenders, $isa: $row" is_twice "$row"
     done
 done
+
+# The plain recurrence beside decoding, for every shape that has a step of its own, for others, for
+# many heads, and after fewer tokens than a chunk has.
+plain='decode:n70:d5:dv7:t4 decode:n130 decode:n65:dv16 decode:n65:dv128 decode:n40:d64
+    decode:b2:h3:n70:d9:dv130:t2 decode:n20:d4:dv5:t1'
+for isa in $(sed -n 's/^ *usable here *//p' infos); do
+    # shellcheck disable=SC2086
+    check "the plain recurrence, $isa" "$TSA" bench --contenders --json --isa "$isa" --threads 1 \
+        --seconds 1e-6 --repeats 1 $plain
+    mv ../said ../out
+    check "plain_c, $isa" test "$(grep -c '"contender": "plain_c".*"ratio": [0-9]' ../out)" -eq 7
+done
+check 'none where heads share a state' "$TSA" bench --contenders --json --seconds 1e-6 --repeats 1 \
+    decode:h4:k2:n70
+check 'and none is printed' test "$(grep -c plain_c ../said)" = 0
 
 # The paper's experiments, the quick form: exact facts hold, whatever the instruction set, and the
 # files are there.

@@ -39,6 +39,7 @@ struct bench_contender *contend_create(size_t i, const struct bench_problem *pro
     case BENCH_SOFTMAX_DECODE:
         return contend_softmax(i, problem, unit);
     case BENCH_DECODE:
+        return contend_plain(i, problem, unit);
     case BENCH_ABSORB:
         return NULL;
     }

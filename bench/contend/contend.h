@@ -34,6 +34,14 @@ struct bench_contender *contend_taylor(size_t i, const struct bench_problem *pro
                                        const struct contend_unit *unit);
 struct bench_contender *contend_softmax(size_t i, const struct bench_problem *problem,
                                         const struct contend_unit *unit);
+struct bench_contender *contend_plain(size_t i, const struct bench_problem *problem,
+                                      const struct contend_unit *unit);
+
+/* Runs of the features of degrees 2 to terms-1, and what the product of a query's and a key's
+ * feature counts: the coefficient for temperature 2 times the multiplicity. To be freed; NULL
+ * without memory. */
+struct contend_run_of *contend_runs(size_t d, size_t terms, size_t *count);
+float *contend_weights(size_t d, size_t terms);
 
 /* Row-major C[m][n] = A[m][k] B[k][n] + beta C, prepared once for its shape. */
 struct contend_gemm {

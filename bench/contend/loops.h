@@ -80,11 +80,34 @@ struct contend_softmax_loops {
     contend_hand_fn *prefill[CONTEND_EXPS], *decode[CONTEND_EXPS];
 };
 
+/* What the plain recurrence needs beside its state, whose rows of `width` numbers are dv sums of
+ * values and one of the feature. */
+struct contend_plain {
+    size_t d, dv, terms, features, width, run_count;
+    struct contend_run_of *runs; /* of degrees 2 and up */
+    float *weight, *psi, *phi;   /* per feature */
+    float *sum;                  /* per value */
+};
+
+struct contend_token {
+    const float *q, *k, *v;
+};
+
+/* One step: absorb the token, then answer its query. */
+typedef void contend_plain_fn(const struct contend_plain *p, float *state,
+                              const struct contend_token *token, float *o);
+
+struct contend_plain_loops {
+    void (*absorb)(const struct contend_plain *p, float *state, const float *k, const float *v);
+    contend_plain_fn *(*find)(size_t d, size_t dv, size_t terms); /* the step for this shape */
+};
+
 struct contend_unit {
     const char *name;
     size_t lanes; /* of a vector of f32 */
     struct contend_loops loops;
     struct contend_softmax_loops softmax;
+    struct contend_plain_loops plain;
 };
 
 extern const struct contend_unit contend_unit_scalar;

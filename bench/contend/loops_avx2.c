@@ -43,6 +43,7 @@ static inline __m256 reduce_avx2(const __m256 *p)
 #define REDUCE_F(p) reduce_avx2(p)
 #define HAND_VECTORS 2
 #include "loops_tmpl.h"
+#include "plain_tmpl.h"
 #include "softmax_tmpl.h"
 
 CONTEND_UNIT(avx2);

@@ -46,6 +46,7 @@ static inline __m512 reduce_avx512(const __m512 *p)
 #define REDUCE_F(p) reduce_avx512(p)
 #define HAND_VECTORS 4
 #include "loops_tmpl.h"
+#include "plain_tmpl.h"
 #include "softmax_tmpl.h"
 
 CONTEND_UNIT(avx512);

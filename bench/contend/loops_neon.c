@@ -25,6 +25,7 @@ typedef int VI __attribute__((vector_size(16), aligned(4), may_alias));
 #define REDUCE_F(p) vpaddq_f32(vpaddq_f32((p)[0], (p)[1]), vpaddq_f32((p)[2], (p)[3]))
 #define HAND_VECTORS 4
 #include "loops_tmpl.h"
+#include "plain_tmpl.h"
 #include "softmax_tmpl.h"
 
 CONTEND_UNIT(neon);

@@ -18,6 +18,7 @@ typedef float VU;
 #define REDUCE_F(p) ((p)[0])
 #define HAND_VECTORS 4
 #include "loops_tmpl.h"
+#include "plain_tmpl.h"
 #include "softmax_tmpl.h"
 
 CONTEND_UNIT(scalar);

@@ -418,4 +418,5 @@ SOFTMAX_HAND(hand_decode_poly7, hand_decode, CONTEND_POLY7, false)
         .softmax = {.weights = {weights_online, weights_sleef, weights_poly7},                     \
                     .prefill = {NULL, hand_prefill_sleef, hand_prefill_poly7},                     \
                     .decode = {NULL, hand_decode_sleef, hand_decode_poly7}},                       \
+        .plain = {.absorb = plain_absorb, .find = plain_find},                                     \
     }

@@ -48,52 +48,6 @@ static const struct {
     {&contend_openblas, 32, 32},
 };
 
-/* Monomials of degree m in lexicographic order: those whose first index is i are x_i times the
- * suffix of degree m-1 that starts at first index i. first[i] is where that suffix starts. */
-static bool fill_runs(struct taylor *c)
-{
-    const size_t d = c->d;
-    size_t *first = bench_memory((d + 1) * sizeof *first);
-    size_t start = 1, below = 0, count = 0, length = 1;
-    if (!first)
-        return false;
-    for (size_t i = 0; i <= d; i++)
-        first[i] = 0; /* degree 0: one monomial, for any i */
-    for (size_t m = 1; m < c->terms; m++) {
-        size_t at = 0;
-        for (size_t i = 0; i < d; i++) {
-            const struct contend_run_of r = {start + at, length - first[i], below + first[i], i};
-            if (m >= 2)
-                c->runs[count++] = r;
-            first[i] = at;
-            at += r.count;
-        }
-        below = start;
-        start += at;
-        length = at;
-    }
-    c->run_count = count;
-    free(first);
-    return true;
-}
-
-/* Of each feature c_m a^-m times its multiplicity, m!/prod(alpha!): a row of ones has its root. */
-static bool fill_weights(struct taylor *c)
-{
-    double *row = bench_memory((c->d + c->features) * sizeof *row);
-    if (!row)
-        return false;
-    double *roots = row + c->d;
-    for (size_t i = 0; i < c->d; i++)
-        row[i] = 1;
-    bench_features(row, c->d, c->terms, roots);
-    for (size_t m = 0; m < c->terms; m++)
-        for (size_t f = m ? tsa_features(c->d, m) : 0; f < tsa_features(c->d, m + 1); f++)
-            c->weight[f] = (float)(c->coef[m] * round(roots[f] * roots[f]));
-    free(row);
-    return true;
-}
-
 /* A product of m x k by k x n, the rows of A, B and C being lda, ldb and ldc apart. */
 static bool prepare(struct taylor *c, struct contend_gemm *g, const size_t mnk[3],
                     const size_t ld[3], float beta)
@@ -170,8 +124,8 @@ struct bench_contender *contend_taylor(size_t i, const struct bench_problem *pro
         coef /= 2.0 * (double)(m + 1);
     }
     const size_t f = sizeof(float), n = c->chunk;
-    c->runs = bench_memory((c->terms * c->d + 1) * sizeof *c->runs);
-    c->weight = bench_memory((c->features + 16) * f);
+    c->runs = contend_runs(c->d, c->terms, &c->run_count);
+    c->weight = contend_weights(c->d, c->terms);
     c->state = bench_memory(c->features * c->dv * f);
     c->ones = bench_memory((c->features + 32) * f);
     c->psi = bench_memory((n * c->ldp + 16) * f);
@@ -183,7 +137,6 @@ struct bench_contender *contend_taylor(size_t i, const struct bench_problem *pro
     c->den = bench_memory(n * f);
     bool ok = c->runs && c->weight && c->state && c->ones && c->psi && c->phi && c->base_k &&
               c->base_t && c->xt && c->p && c->den;
-    ok = ok && fill_runs(c) && fill_weights(c);
     if (ok) {
         ok = prepare_stage(c, &c->stage, c->chunk);
         if (ok && problem->n % c->chunk)

@@ -346,8 +346,7 @@ static bool decode_at(const struct paper_run *run, struct paper_table *t, struct
             &race, paper_enter(&race, "softmax", TSA_F32, 1, "softmax-decode:n%zu:d16:dv64", n),
             NULL);
     }
-    paper_enter_contenders(
-        &race, paper_enter(&race, "states", TSA_F32, 1, "decode:n%zu:d16:dv64:t3", n), NULL);
+    paper_enter(&race, "states", TSA_F32, 1, "decode:n%zu:d16:dv64:t3", n);
     const bool done = paper_race_run(&race);
     if (done) {
         const struct bench_racer *a = paper_find(&race, "softmax"),
