@@ -276,7 +276,7 @@ static enum tsa_status check_overlap(const struct tsa_call *call, struct tsa_err
     return TSA_OK;
 }
 
-/* -- the shapes of a usual step: one token of one sequence, in rows of f32 or f64 --------------- */
+/* -- the shapes of a usual step: one token of one sequence, in rows of f32 or f64 -------------- */
 
 /* Far from any overflow of addresses. */
 #define FAR ((ptrdiff_t)1 << 40)

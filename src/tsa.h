@@ -417,8 +417,8 @@ TSA_API enum tsa_status tsa_state_view(const struct tsa_plan *plan, const struct
  *  the open window included, as binom(d+m-1, m) rows of dv+1 doubles, row stride `stride`
  *  (>= dv+1) elements. Rows are index tuples i1 <= ... <= im in lexicographic order. Reads the
  *  state; of a plan with gates as it is after the last token. TSA_EINVAL, TSA_EFORMAT,
- *  TSA_EMISMATCH, TSA_ENOMEM (argument ws: an open window needs scratch, which is allocated for this
- *  call). Thread-safe for distinct `out`. (As many parameters as there are things to say: which
+ *  TSA_EMISMATCH, TSA_ENOMEM (argument ws: an open window needs scratch, which is allocated for
+ *  this call). Thread-safe for distinct `out`. (As many parameters as there are things to say: which
  *  sums, in which basis, where to.) */
 TSA_API enum tsa_status tsa_state_export(const struct tsa_plan *plan, const struct tsa_state *state,
                                          size_t layer, size_t kv_head, size_t degree,
@@ -463,7 +463,8 @@ TSA_API void tsa_workspace_destroy(struct tsa_workspace *ws);
  *    TSA_EINVAL, gate     a gate below 0 or above 1
  *    TSA_EINVAL, value_gate   one below 0
  *    TSA_EOVERFLOW, k, v  a token with max(1,|k|)^(n-1) max(1,|v|) C >= MAX/4, times its value gate
- *                         if that is above 1; |k| counts as 1 after normalisation. The argument is "k" if the key alone is too large
+ *                         if that is above 1; |k| counts as 1 after normalisation. The
+ *                         argument is "k" if the key alone is too large
  *    TSA_EOVERFLOW, q     a query with max(1,|q|/a)^(n-1) max(1,W) >= MAX/4, W being the largest
  *                         |c_m| times multiplicity; |q| counts as 1 after normalisation
  *
@@ -509,8 +510,8 @@ TSA_API void tsa_workspace_destroy(struct tsa_workspace *ws);
  * Calls that write states want them distinct; tsa_query() reads them, and they may repeat. Where
  * there are no rows (count 0, or no token in any sequence) the call is a no-op, after the checks
  * that need no rows; tensors with data NULL are then not looked at, else they are TSA_EINVAL. All
- * return TSA_EINVAL, TSA_EFORMAT, TSA_EMISMATCH, TSA_ENONFINITE, TSA_EOVERFLOW, TSA_ENOMEM (argument
- * ws: scratch for this call), and are thread-safe for distinct outputs and workspaces, and for
+ * return TSA_EINVAL, TSA_EFORMAT, TSA_EMISMATCH, TSA_ENONFINITE, TSA_EOVERFLOW, TSA_ENOMEM
+ * (argument ws: scratch for this call), and are thread-safe for distinct outputs and workspaces, and for
  * distinct states where these are written.
  *
  * What is checked, in this order; the first that is wrong is reported:
@@ -518,8 +519,8 @@ TSA_API void tsa_workspace_destroy(struct tsa_workspace *ws);
  *   1. plan and batch: NULL; size, and fields of a newer version; reserved; gates
  *   2. offsets, lengths and tokens that the call does not take, or that contradict one another
  *   3. numbers in slots, offsets and lengths
- *   4. q, k, v, gates and o, as far as the call uses them: data, dtype, reserved, width, strides; data of
- *      o equal to that of another
+ *   4. q, k, v, gates and o, as far as the call uses them: data, dtype, reserved, width, strides;
+ *      data of o equal to that of another
  *   5. the workspace, or memory for scratch
  *   6. states NULL, layer, every state; repeated states or slots; tokens to average (tsa_query)
  *   7. the values of k, v, gates and q */
@@ -553,8 +554,8 @@ TSA_API enum tsa_status tsa_query(const struct tsa_plan *plan, const struct tsa_
  *  Time is proportional to queries x keys, memory to neither. With causal != 0 the mask is
  *  bottom-right aligned: query i sees keys 0 .. keys-queries+i, or the last of them where the plan
  *  has a softmax_window; a query that sees no key is refused (TSA_EINVAL). The bits of a row with a
- *  window are those of a call with that query and the keys that it sees. With one query it is the step of a decoder on a cache of keys and values; one that
- *  has checked them as they came may set TSA_SKIP_INPUT_CHECK, as the check reads all of them. The
+ *  window are those of a call with that query and the keys that it sees. With one query it is the
+ *  step of a decoder on a cache of keys and values; one that has checked them as they came may set TSA_SKIP_INPUT_CHECK, as the check reads all of them. The
  *  bits of a row depend on its query, keys and values alone: not on threads, batch or the other
  *  queries of the call (doc/math.md). Where rows are normalised and the temperature is 2 or more,
  *  scores are bounded and need no maximum, by a property of the plan; else exp is SLEEF's, with a
