@@ -418,8 +418,8 @@ TSA_API enum tsa_status tsa_state_view(const struct tsa_plan *plan, const struct
  *  (>= dv+1) elements. Rows are index tuples i1 <= ... <= im in lexicographic order. Reads the
  *  state; of a plan with gates as it is after the last token. TSA_EINVAL, TSA_EFORMAT,
  *  TSA_EMISMATCH, TSA_ENOMEM (argument ws: an open window needs scratch, which is allocated for
- *  this call). Thread-safe for distinct `out`. (As many parameters as there are things to say: which
- *  sums, in which basis, where to.) */
+ *  this call). Thread-safe for distinct `out`. (As many parameters as there are things to say:
+ *  which sums, in which basis, where to.) */
 TSA_API enum tsa_status tsa_state_export(const struct tsa_plan *plan, const struct tsa_state *state,
                                          size_t layer, size_t kv_head, size_t degree,
                                          enum tsa_basis basis, double *out, ptrdiff_t stride,
@@ -511,8 +511,8 @@ TSA_API void tsa_workspace_destroy(struct tsa_workspace *ws);
  * there are no rows (count 0, or no token in any sequence) the call is a no-op, after the checks
  * that need no rows; tensors with data NULL are then not looked at, else they are TSA_EINVAL. All
  * return TSA_EINVAL, TSA_EFORMAT, TSA_EMISMATCH, TSA_ENONFINITE, TSA_EOVERFLOW, TSA_ENOMEM
- * (argument ws: scratch for this call), and are thread-safe for distinct outputs and workspaces, and for
- * distinct states where these are written.
+ * (argument ws: scratch for this call), and are thread-safe for distinct outputs and workspaces,
+ * and for distinct states where these are written.
  *
  * What is checked, in this order; the first that is wrong is reported:
  *
@@ -555,8 +555,8 @@ TSA_API enum tsa_status tsa_query(const struct tsa_plan *plan, const struct tsa_
  *  bottom-right aligned: query i sees keys 0 .. keys-queries+i, or the last of them where the plan
  *  has a softmax_window; a query that sees no key is refused (TSA_EINVAL). The bits of a row with a
  *  window are those of a call with that query and the keys that it sees. With one query it is the
- *  step of a decoder on a cache of keys and values; one that has checked them as they came may set TSA_SKIP_INPUT_CHECK, as the check reads all of them. The
- *  bits of a row depend on its query, keys and values alone: not on threads, batch or the other
+ *  step of a decoder on a cache of keys and values; one that has checked them as they came may set
+ *  TSA_SKIP_INPUT_CHECK, as the check reads all of them. The bits of a row depend on its query, keys and values alone: not on threads, batch or the other
  *  queries of the call (doc/math.md). Where rows are normalised and the temperature is 2 or more,
  *  scores are bounded and need no maximum, by a property of the plan; else exp is SLEEF's, with a
  *  running maximum, right for any scores. The plan's terms, coefficients and chunk play no part.
