@@ -553,15 +553,16 @@ TSA_API enum tsa_status tsa_query(const struct tsa_plan *plan, const struct tsa_
  *
  *  Time is proportional to queries x keys, memory to neither. With causal != 0 the mask is
  *  bottom-right aligned: query i sees keys 0 .. keys-queries+i, or the last of them where the plan
- *  has a softmax_window; a query that sees no key is refused (TSA_EINVAL). The bits of a row with a
- *  window are those of a call with that query and the keys that it sees. With one query it is the
- *  step of a decoder on a cache of keys and values; one that has checked them as they came may set
- *  TSA_SKIP_INPUT_CHECK, as the check reads all of them. The bits of a row depend on its query, keys and values alone: not on threads, batch or the other
- *  queries of the call (doc/math.md). Where rows are normalised and the temperature is 2 or more,
- *  scores are bounded and need no maximum, by a property of the plan; else exp is SLEEF's, with a
- *  running maximum, right for any scores. The plan's terms, coefficients and chunk play no part.
- *  0 queries or batch 0: no-op, as in tsa_prefill(). TSA_EINVAL, TSA_ENONFINITE, TSA_ENOMEM.
- *  Thread-safe for distinct outputs and workspaces.
+ *  has a softmax_window; a query that sees no key is refused (TSA_EINVAL). The bits of a row with
+ *  a window are those of a call with that query and the keys that it sees. With one query it is
+ *  the step of a decoder on a cache of keys and values; one that has checked them as they came may
+ *  set TSA_SKIP_INPUT_CHECK, as the check reads all of them. The bits of a row depend on its
+ *  query, keys and values alone: not on threads, batch or the other queries of the call
+ *  (doc/math.md). Where rows are normalised and the temperature is 2 or more, scores are bounded
+ *  and need no maximum, by a property of the plan; else exp is SLEEF's, with a running maximum,
+ *  right for any scores. The plan's terms, coefficients and chunk play no part. 0 queries or batch
+ *  0: no-op, as in tsa_prefill(). TSA_EINVAL, TSA_ENONFINITE, TSA_ENOMEM. Thread-safe for distinct
+ *  outputs and workspaces.
  *  (No struct tsa_batch: it has states, and one length where there are two here.) */
 TSA_API enum tsa_status tsa_softmax(const struct tsa_plan *plan, size_t batch, size_t queries,
                                     size_t keys, int causal, const struct tsa_tensor *q,
