@@ -332,7 +332,8 @@ static enum tsa_status check_gates(const struct tsa_call *call, const struct inp
                 continue;
             const double g = element(call, in, b, h, t, 0);
             char number[TSA_NUMBER_TEXT];
-            const enum tsa_status status = isfinite(g) ? TSA_EINVAL : TSA_ENONFINITE;
+            const bool range = isfinite(g) && (g < 0 || most == 1);
+            const enum tsa_status status = range ? TSA_EINVAL : TSA_ENONFINITE;
             tsa_fail(err, status, in->name,
                      "%s is %s at sequence %zu, head %zu, token %zu; wanted 0 to %s", in->name,
                      tsa_number_text(number, g, 6), tsa_call_slot(call, b), h, t,

@@ -7,7 +7,7 @@
  * both from token to token; a fold takes them as of the last one. Once a call has done its work,
  * close_task advances what states keep. Single tokens advance it at once. */
 
-/* The gates of tokens t .. t+n-1 of an item; ones where the caller gave none. */
+/* The gates of tokens t .. t+n-1 of an item, -0 as +0; ones where the caller gave none. */
 static void gates_in(const struct tsa_tensor *x, const struct tsa_item *it, size_t t, size_t n,
                      T *gates)
 {
@@ -25,6 +25,8 @@ static void gates_in(const struct tsa_tensor *x, const struct tsa_item *it, size
         memcpy(&other, at + (ptrdiff_t)i * step, sizeof other);
         gates[i] = (T)other;
     }
+    for (size_t i = 0; i < n; i++)
+        gates[i] = gates[i] + (T)0;
 }
 
 /* The gates of tokens t .. t+n-1 of the tensors, behind those of a window. */

@@ -180,7 +180,7 @@ static void token_outputs(const struct context *x, const struct token *tokens, s
             .state.den = x->scratch + r->den + i,
             .state.first = !pairs,
             .dst = dst + i,
-            .decay = plan->gate != TSA_GATE_NONE ? decay + i : NULL,
+            .decay = folded && plan->gate != TSA_GATE_NONE ? decay + i : NULL,
             .finish = plan->finishes ? FINISH(plan) : NULL});
     }
     for (size_t i = 0; i < n; i++) {

@@ -131,6 +131,29 @@ START_TEST(forgets)
 }
 END_TEST
 
+/* A gate of -0 is 0 in every schedule, also before anything was folded. */
+START_TEST(minus_zero)
+{
+    struct problem p;
+    struct run whole, steps;
+    gated_problem(&p, &small, dtype_of(_i), 0);
+    const struct shape *s = &p.shape;
+    fill(&p, &p.gate, 0.5);
+    for (size_t g = 0; g < s->batch * s->kv_heads; g++)
+        put(p.gate.data, s->dtype, g * s->tokens, -0.0);
+    for (size_t i = 0; i < s->batch * s->kv_heads * s->tokens * s->dv; i++)
+        put(p.v.data, s->dtype, i, -0.0);
+    run_begin(&whole, &p, NULL, 1, WAY_AUTO);
+    run_begin(&steps, &p, NULL, 1, WAY_AUTO);
+    feed_pieces(&whole, PREFILL, s->tokens);
+    feed_pieces(&steps, DECODE, s->tokens);
+    assert_bits(whole.o, steps.o, s->dtype, p.o_count, "gates of -0");
+    run_end(&whole);
+    run_end(&steps);
+    problem_free(&p);
+}
+END_TEST
+
 /* A million tokens: no drift. With values of 1 and without a division the output is the sum of the
  * weights; two terms, rows of one kind: 1.5 / (1 - g) in the end. Decays underflow on the way. */
 START_TEST(long_run)
@@ -564,6 +587,7 @@ int main(void)
     tcase_add_loop_test(add_case(suite, "ones"), ones, 0, 4);
     tcase_add_loop_test(add_case(suite, "constant"), constant, 0, 2);
     tcase_add_loop_test(add_case(suite, "forgets"), forgets, 0, 2);
+    tcase_add_loop_test(add_case(suite, "minus_zero"), minus_zero, 0, 2);
     tcase_add_loop_test(add_case(suite, "long_run"), long_run, 0, 4);
     tcase_add_loop_test(add_case(suite, "merge"), merge, 0, 8);
     tcase_add_loop_test(add_case(suite, "reduce"), reduce, 0, 6);
