@@ -388,9 +388,9 @@ TSA_API enum tsa_status tsa_state_merge(const struct tsa_plan *plan, struct tsa_
  *  merging one after the other takes count (states are additive: paper section 3.5). Empty states
  *  change nothing. The windows of all but the first that is not empty are folded; that one's stays
  *  open. Replaces dst, which may be one of the states; reads the others, which may repeat. Parallel
- *  over layers, kv heads and features; allocates scratch. count = 0 is TSA_EINVAL. After a failure
- *  dst is as it was. TSA_EINVAL, TSA_EFORMAT, TSA_EMISMATCH, TSA_EOVERFLOW (2^64 tokens or more),
- *  TSA_ENOMEM (argument ws). Thread-safe for distinct dst. */
+ *  over layers, kv heads and features, except with gates; allocates scratch. count = 0 is
+ *  TSA_EINVAL. After a failure dst is as it was. TSA_EINVAL, TSA_EFORMAT, TSA_EMISMATCH,
+ *  TSA_EOVERFLOW (2^64 tokens or more), TSA_ENOMEM (argument ws). Thread-safe for distinct dst. */
 TSA_API enum tsa_status tsa_state_reduce(const struct tsa_plan *plan, struct tsa_state *dst,
                                          const struct tsa_state *const *states, size_t count,
                                          struct tsa_error *err) TSA_MUST_CHECK;
